@@ -1,0 +1,189 @@
+"""Every field of a run's configuration, its type and its default. Nothing here computes or checks anything.
+
+Names follow the reference implementation where it has one; `policy` is its `policy_variant`. Sizes are in latent frames
+unless a name says otherwise. Optional fields are `None` when unset.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Program = Literal[
+    "video_then_action",
+    "action_then_video",
+    "joint",
+    "decoupled_same_step",
+    "video_noisy_to_action",
+    "action_noisy_to_video",
+    "generalist_joint_denoising",
+    "forward_dynamics",
+    "inverse_dynamics",
+]
+
+
+@dataclass(frozen=True)
+class BatchingConfig:
+    """How samples of unequal length share a microbatch."""
+
+    mode: Literal["strict", "padded", "bucket", "packed"] = "strict"
+    bucket_pool_size: int = 128
+    pad_to_multiple_of: int = 1
+    drop_last_train: bool = True
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class SampleConstructionConfig:
+    """How a stored episode becomes a sample.
+
+    `full_segment` takes the whole episode. `uniform_segment` takes a segment whose length is drawn from
+    `min_segment_frames` to `max_segment_frames` in steps of `segment_length_stride` (fixed to the maximum unless
+    `randomize_segment_length`) and whose start is every start that has room for it. `chunk_size` and `window_size` are
+    upper bounds when `randomize_geometry`, else the values.
+    """
+
+    mode: Literal["full_segment", "uniform_segment"] = "full_segment"
+    min_segment_frames: int | None = None
+    max_segment_frames: int | None = None
+    segment_length_stride: int = 1
+    randomize_segment_length: bool = False
+    randomize_geometry: bool = True
+    chunk_size: int = 2
+    window_size: int = 8
+    state_horizon: int = 1
+    sample_order_mode: Literal["epoch", "replacement"] = "epoch"
+
+
+@dataclass(frozen=True)
+class SplitConfig:
+    """Which episodes are held out: the store's split column, or a stable hash of the episode id where it has none."""
+
+    source: Literal["auto", "column", "hash"] = "auto"
+    val_fraction: float = 0.1
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where trajectories come from and how many make a microbatch on each rank."""
+
+    store: str
+    train_batch_size: int = 1
+    val_batch_size: int = 1
+    batching: BatchingConfig = field(default_factory=BatchingConfig)
+    sample_construction: SampleConstructionConfig = field(default_factory=SampleConstructionConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+    num_workers: int = 0
+    prefetch: int = 4
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """The video/action recipe and the action expert."""
+
+    program: Program
+    joint_timestep_coupling: Literal["independent", "match_index", "match_sigma", "shared_video_schedule"] = (
+        "independent"
+    )
+    history_stream_visibility: Literal["full", "video_queries_video_only", "video_only"] = "full"
+    noisy_video_condition_prob: float = 0.5
+    proprio_context_mode: Literal["none", "per_chunk_additive", "text_context_token"] = "none"
+    sequence_contract: str = "default"
+    context_condition_latent_source: Literal["video_latents", "single_frame_condition_latent"] = "video_latents"
+    use_condition_latents: bool = True
+    require_condition_latents: bool = False
+    generalist_mode_text_token: bool = False
+    video_prefix_frames: int = 1
+    num_action_layers: int | None = None
+    action_hidden_size: int | None = None
+    action_ffn_dim: int | None = None
+    action_expert_init_mode: Literal["random", "video_weight_copy", "video_weight_interpolate"] = "video_weight_copy"
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    """The video expert, and what both experts share (layers, heads, head size, text and frequency sizes)."""
+
+    latent_channels: int = 48
+    patch_size: tuple[int, int, int] = (1, 2, 2)
+    hidden_size: int = 3072
+    num_layers: int = 1
+    num_heads: int = 8
+    head_dim: int = 128
+    ffn_dim: int | None = None
+    text_dim: int = 4096
+    freq_dim: int = 256
+    eps: float = 1e-6
+    cross_attn_norm: bool = True
+    max_text_tokens: int = 512
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    param_dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: Literal["none", "block", "save_attention"] = "none"
+    attention: Literal["auto", "reference", "xla"] = "auto"
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW: weight decay spares norms, biases and tables."""
+
+    learning_rate: float = 1e-4
+    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    warmup_steps: int = 0
+    final_learning_rate: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float | None = None
+    ema_decay: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The objective, the optimizer and the pace of a run."""
+
+    num_steps: int
+    gradient_accumulation_steps: int = 1
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    num_video_timesteps: int = 1000
+    num_action_timesteps: int = 1000
+    video_sigma_shift: float = 5.0
+    action_sigma_shift: float = 1.0
+    action_loss_weight: float = 1.0
+    latent_loss_weight: float = 1.0
+    text_dropout: float = 0.0
+    sample_loss_weight_mode: Literal["none"] = "none"
+    nonfinite: Literal["stop", "skip"] = "stop"
+    checkpoint_every: int = 1000
+    max_checkpoints_to_keep: int = 3
+    validate_every: int = 1000
+    log_every: int = 1
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """Held-out draws: the same ones, with the same noise and timesteps, at every validation."""
+
+    num_draws: int = 64
+    report_sigma: float = 0.8
+    report_draws: int = 2
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """How the devices are laid out. `mesh` is (data, fsdp); -1 takes what is left."""
+
+    batch_adapter: Literal["latents"] = "latents"
+    mesh: tuple[int, int] = (-1, 1)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run."""
+
+    name: str
+    data: DataConfig
+    policy: PolicyConfig
+    training: TrainingConfig
+    seed: int = 0
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
