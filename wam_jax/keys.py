@@ -1,9 +1,9 @@
 """The one law of randomness: every random number is a function of (seed, phase, epoch, position, purpose, frame).
 
-Nothing depends on the slot, the batch, the padding, the worker or the number of devices, so that the same draw is the same
-draw everywhere and a resumed run replays it. The host draws what the planner decides (`draw_words`, counter-based, any
-position at once); the device draws noise and timesteps (`frame_keys`, threefry). Frames are those of the dataset: the frame
-plus one is folded in, so that a prefix frame is 0.
+Nothing depends on the slot, the batch, the padding, the worker or the number of devices, so that the same draw is the
+same draw everywhere and a resumed run replays it. The host draws what the planner decides (`draw_words`, counter-based,
+any position at once); the device draws noise and timesteps (`frame_keys`, threefry). Frames are those of the dataset:
+the frame plus one is folded in, so that a prefix frame is 0.
 """
 
 from collections.abc import Callable

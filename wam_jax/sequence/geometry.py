@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -49,23 +49,23 @@ class SequenceGeometry:
 
     def __post_init__(self) -> None:
         for name in ("num_frames", "video_tokens_per_frame", "actions_per_frame", "chunk_size"):
-            self._require(name, getattr(self, name) >= 1, "must be at least 1")
-        self._require("window_size", self.window_size >= 0, "must not be negative")
-        self._require("program", self.program in PROGRAMS, f"must be one of {', '.join(PROGRAMS)}")
-        self._require("history", self.history in HISTORIES, f"must be one of {', '.join(HISTORIES)}")
-        self._require("prefix_frames", self.prefix_frames in (0, 1), "must be 0 or 1")
-        if self.singleton_frame is not None:
-            inside = 0 <= self.singleton_frame < self.num_frames
-            self._require("singleton_frame", inside, f"must lie in [0, {self.num_frames})")
-        if self.action_valid is not None:
-            shape = np.shape(self.action_valid)
-            self._require(
-                "action_valid", shape == (self.num_slots,), f"needs the shape ({self.num_slots},), has {shape}"
-            )
+            if getattr(self, name) < 1:
+                self._refuse(name, "must be at least 1")
+        if self.window_size < 0:
+            self._refuse("window_size", "must not be negative")
+        if self.program not in PROGRAMS:
+            self._refuse("program", f"must be one of {', '.join(PROGRAMS)}")
+        if self.history not in HISTORIES:
+            self._refuse("history", f"must be one of {', '.join(HISTORIES)}")
+        if self.prefix_frames not in (0, 1):
+            self._refuse("prefix_frames", "must be 0 or 1")
+        if self.singleton_frame is not None and not 0 <= self.singleton_frame < self.num_frames:
+            self._refuse("singleton_frame", f"must lie in [0, {self.num_frames})")
+        if self.action_valid is not None and np.shape(self.action_valid) != (self.num_slots,):
+            self._refuse("action_valid", f"needs one entry for each of {self.num_slots} action slots")
 
-    def _require(self, name: str, holds: bool, remedy: str) -> None:
-        if not holds:
-            raise InputError(f"geometry.{name}", getattr(self, name), remedy)
+    def _refuse(self, name: str, remedy: str) -> NoReturn:
+        raise InputError(f"geometry.{name}", getattr(self, name), remedy)
 
     @property
     def coupling(self) -> Coupling:

@@ -1,8 +1,8 @@
 """The nine programs: each is a coupling, and a coupling is two small tables of same-chunk arrows.
 
 A token kind is one copy of one stream: VN and VC are the noisy and clean copies of the video, AN and AC of the actions.
-Every kind reads its own kind within a chunk. The tables list what else it reads there, as (query kind, key kind). Arrows
-between clean kinds vanish where a sample has a prefix. Nothing else about a program touches visibility.
+Every kind reads its own kind within a chunk. The tables list what else it reads there, as (query kind, key kind).
+Arrows between clean kinds vanish where a sample has a prefix. Nothing else about a program touches visibility.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,8 @@
+"""Programs, geometry, the visibility law, and where the frames of a row lie. NumPy only, on the host."""
+
+from wam_jax.sequence.geometry import SequenceGeometry
+from wam_jax.sequence.objectives import Objective
+from wam_jax.sequence.text import text_visibility
+from wam_jax.sequence.visibility import dense_visibility
+
+__all__ = ["Objective", "SequenceGeometry", "dense_visibility", "text_visibility"]
