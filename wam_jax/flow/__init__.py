@@ -1,0 +1,1 @@
+"""Flow matching: schedules, clocks, noising, targets and training weights."""

@@ -1,0 +1,160 @@
+"""The dual-expert policy: noise the samples, lay their frames into rows, run the network once, decode each sample.
+
+samples [R, S, 2, T, ...]  -- permute -->  rows [R, Nv, ...]  -- DualExpert -->  hidden  -- permute -->  samples
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from wam_jax.config.schema import Config
+from wam_jax.data.transport import RowBatch, RowLayout, SampleSlots
+from wam_jax.decode.decoder import Decoder, HiddenSamples, HiddenStream
+from wam_jax.flow.clock import FlowConfig
+from wam_jax.flow.noising import NoisedSamples, noise_samples
+from wam_jax.flow.schedule import FlowSchedule
+from wam_jax.model.config import ModelConfig
+from wam_jax.model.dual_expert import DualExpert, init_params, merge
+from wam_jax.model.inputs import RowHidden, RowTokens
+from wam_jax.policies.base import Params
+from wam_jax.policies.frames import permute_frames
+from wam_kernels import KeyRanges
+
+
+@dataclass(frozen=True)
+class DualExpertPolicy:
+    """Joint video and action denoising with two experts that share one attention.
+
+    Attributes:
+        model: sizes and arithmetic of the network.
+        flow: schedules, clock and augmentation.
+        latent_loss_weight: weight of the video loss.
+        action_loss_weight: weight of the action loss.
+    """
+
+    model: ModelConfig
+    flow: FlowConfig
+    latent_loss_weight: float = 1.0
+    action_loss_weight: float = 1.0
+
+    @property
+    def supported_batching_modes(self) -> frozenset[str]:
+        """All of them: a row is executed the same way whatever put the samples into it."""
+        return frozenset({"strict", "padded", "bucket", "packed"})
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh parameters as a nested dict of arrays."""
+        return init_params(self.model, key)
+
+    def forward_train_batch(
+        self, params: Params, batch: RowBatch, *, zero_prediction: bool = False
+    ) -> dict[str, jax.Array]:
+        """Losses and metrics of each sample: float32[R, S]; see `Decoder.losses` for the names."""
+        noised = noise_samples(batch.samples, batch.seed, self.flow)
+        network = merge(self.model, params)
+        hidden = self._hidden(network, batch, noised)
+        return self._decoder(network).losses(hidden, noised, batch.samples, zero_prediction=zero_prediction)
+
+    def denoised_video(self, params: Params, batch: RowBatch, *, sigma: float) -> jax.Array:
+        """Estimates of the latents from frames noised to `sigma`: float32[R, S, T, C, H, W]."""
+        index = int(abs(self.flow.video.sigmas - sigma).argmin())
+        noised = noise_samples(batch.samples, batch.seed, self.flow, video_index=index)
+        network = merge(self.model, params)
+        return self._decoder(network).denoised_video(self._hidden(network, batch, noised), noised)
+
+    def _decoder(self, network: DualExpert) -> Decoder:
+        return Decoder(network.video_head, network.action_head, self.latent_loss_weight, self.action_loss_weight)
+
+    def _hidden(self, network: DualExpert, batch: RowBatch, noised: NoisedSamples) -> HiddenSamples:
+        tokens = row_tokens(batch, noised, self.model)
+        return sample_hidden(network(tokens), batch.samples, batch.layout)
+
+
+def row_tokens(batch: RowBatch, noised: NoisedSamples, model: ModelConfig) -> RowTokens:
+    """Moves the copies of all samples into the row buffers."""
+    samples, layout = batch.samples, batch.layout
+    video_latents, video_timesteps, video_proprio = _to_rows(
+        (noised.video.copies, noised.video.timesteps, _both_copies(samples.video_proprio)),
+        layout.video_source,
+        layout.video_slot,
+    )
+    actions, action_timesteps, action_proprio = _to_rows(
+        (noised.action.copies, noised.action.timesteps, _both_copies(samples.action_proprio)),
+        layout.action_source,
+        layout.action_slot,
+    )
+    video_text, action_text = _text_ranges(layout, model)
+    return RowTokens(
+        video_latents=video_latents,
+        video_timesteps=video_timesteps,
+        video_proprio=video_proprio,
+        actions=actions,
+        action_timesteps=action_timesteps,
+        action_proprio=action_proprio,
+        text=batch.text,
+        proprio_keys=batch.proprio_keys,
+        objective=samples.objective,
+        video_phase=layout.video_phase,
+        action_phase=layout.action_phase,
+        self_ranges=_self_ranges(layout, model),
+        key_valid=layout.key_valid,
+        video_text_ranges=video_text,
+        action_text_ranges=action_text,
+    )
+
+
+def sample_hidden(hidden: RowHidden, samples: SampleSlots, layout: RowLayout) -> HiddenSamples:
+    """Moves the noisy copies back into their samples' slots."""
+    rows, slots, video_frames = samples.video_latents.shape[:3]
+    action_frames = samples.actions.shape[2]
+
+    def noisy(array: jax.Array, slot: jax.Array, source: jax.Array, frames: int) -> jax.Array:
+        copies = permute_frames(array, slot, source).reshape(rows, slots, 2, frames, *array.shape[2:])
+        return copies[:, :, 0]
+
+    video = [noisy(a, layout.video_slot, layout.video_source, video_frames) for a in (hidden.video, hidden.video_time)]
+    action = [
+        noisy(a, layout.action_slot, layout.action_source, action_frames)
+        for a in (hidden.action, hidden.action_modulation)
+    ]
+    return HiddenSamples(HiddenStream(*video), HiddenStream(*action))
+
+
+def _both_copies(array: jax.Array | None) -> jax.Array | None:
+    """[R, S, frames, ...] to [R, S, 2, frames, ...], the same in both copies."""
+    return None if array is None else jnp.stack([array, array], axis=2)
+
+
+def _to_rows(arrays: Any, source: jax.Array, slot: jax.Array) -> Any:
+    """Every array [R, S, 2, frames, ...] of a tree into its row buffer [R, N, ...]."""
+
+    def one(array: jax.Array) -> jax.Array:
+        return permute_frames(array.reshape(array.shape[0], -1, *array.shape[4:]), source, slot)
+
+    return jax.tree.map(one, arrays)
+
+
+def _self_ranges(layout: RowLayout, model: ModelConfig) -> KeyRanges:
+    video = jnp.repeat(layout.video_run, model.tokens_per_frame, axis=1)
+    action = jnp.repeat(layout.action_run, model.actions_per_frame, axis=1)
+    return KeyRanges(layout.run_ranges, jnp.concatenate([video, action], axis=1))
+
+
+def _text_ranges(layout: RowLayout, model: ModelConfig) -> tuple[KeyRanges, KeyRanges]:
+    video = jnp.repeat(layout.video_text_run, model.tokens_per_frame, axis=1)
+    action = jnp.repeat(layout.action_text_run, model.actions_per_frame, axis=1)
+    return KeyRanges(layout.text_run_ranges, video), KeyRanges(layout.text_run_ranges, action)
+
+
+def policy_from_config(config: Config, model: ModelConfig) -> DualExpertPolicy:
+    """The policy of a run."""
+    training = config.training
+    flow = FlowConfig(
+        video=FlowSchedule(training.num_video_timesteps, training.video_sigma_shift),
+        action=FlowSchedule(training.num_action_timesteps, training.action_sigma_shift),
+        clock=config.policy.joint_timestep_coupling,
+        noisy_condition_prob=config.policy.noisy_video_condition_prob,
+    )
+    return DualExpertPolicy(model, flow, training.latent_loss_weight, training.action_loss_weight)
