@@ -1,0 +1,152 @@
+"""The rules of a configuration that need no data: ranges of numbers, fields that must agree, what is supported so far.
+
+`SUPPORTED` is the one table of what the schema can say and this version cannot do. A rule names the field, the value
+and what would be accepted; rules that need the store's sizes are checked where the store is opened.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from wam_jax.config import names
+from wam_jax.config.schema import Config
+from wam_jax.errors import InputError
+from wam_jax.sequence.programs import PROGRAMS
+from wam_jax.sequence.rope import axis_split
+
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "data.batching.mode": ("strict",),
+    "data.batching.max_tokens": (None,),
+    "policy.program": ("joint",),
+    "policy.sequence_contract": ("default",),
+    "training.sample_loss_weight_mode": ("none",),
+}
+
+_Range = tuple[Callable[[Any], bool], str]
+_POSITIVE: _Range = (lambda value: value > 0, "must be above 0")
+_NOT_NEGATIVE: _Range = (lambda value: value >= 0, "must not be negative")
+_PROBABILITY: _Range = (lambda value: 0 <= value <= 1, "must be between 0 and 1")
+_DECAY: _Range = (lambda value: 0 <= value < 1, "must be at least 0 and below 1")
+_FRACTION: _Range = (lambda value: 0 < value < 1, "must be above 0 and below 1")
+
+# Numbers not named here must be positive.
+_RANGES: dict[str, _Range] = {
+    "seed": (lambda value: 0 <= value < 2**32, "must be at least 0 and below 2**32"),
+    "data.num_workers": _NOT_NEGATIVE,
+    "data.split.val_fraction": _FRACTION,
+    "policy.noisy_video_condition_prob": _PROBABILITY,
+    "policy.video_prefix_frames": _NOT_NEGATIVE,
+    "training.action_loss_weight": _NOT_NEGATIVE,
+    "training.latent_loss_weight": _NOT_NEGATIVE,
+    "training.text_dropout": _PROBABILITY,
+    "training.optimizer.warmup_steps": _NOT_NEGATIVE,
+    "training.optimizer.final_learning_rate": _NOT_NEGATIVE,
+    "training.optimizer.weight_decay": _NOT_NEGATIVE,
+    "training.optimizer.beta1": _DECAY,
+    "training.optimizer.beta2": _DECAY,
+    "training.optimizer.ema_decay": _FRACTION,
+    "validation.report_sigma": (lambda value: 0 < value <= 1, "must be above 0 and at most 1"),
+    "validation.report_draws": _NOT_NEGATIVE,
+}
+
+_SHORTEST_SEGMENT = 2
+
+
+def validate(config: Config) -> None:
+    """Checks every rule.
+
+    Raises:
+        InputError: naming the first field that breaks one.
+    """
+    for name, accepted in SUPPORTED.items():
+        if names.get(config, name) not in accepted:
+            choices = ", ".join(repr(choice) for choice in accepted)
+            raise InputError(name, names.get(config, name), f"not supported yet; use {choices}")
+    for name, value in names.flatten(config).items():
+        allows, wanted = _RANGES.get(name, _POSITIVE)
+        if isinstance(value, int | float) and not isinstance(value, bool) and not allows(value):
+            raise InputError(name, value, wanted)
+    for rule in (_segments, _policy, _backbone, _optimizer, _mesh):
+        rule(config)
+
+
+def _segments(config: Config) -> None:
+    at, sample = "data.sample_construction", config.data.sample_construction
+    if sample.mode == "full_segment":
+        for name in ("min_segment_frames", "max_segment_frames"):
+            if getattr(sample, name) is not None:
+                raise InputError(
+                    f"{at}.{name}", getattr(sample, name), "only mode 'uniform_segment' cuts; leave it None"
+                )
+        return
+    longest = sample.max_segment_frames
+    if longest is None or longest < _SHORTEST_SEGMENT:
+        raise InputError(f"{at}.max_segment_frames", longest, f"'uniform_segment' needs at least {_SHORTEST_SEGMENT}")
+    shortest = sample.min_segment_frames
+    if shortest is not None and not _SHORTEST_SEGMENT <= shortest <= longest:
+        raise InputError(
+            f"{at}.min_segment_frames",
+            shortest,
+            f"must be between {_SHORTEST_SEGMENT} and max_segment_frames {longest}",
+        )
+    if sample.randomize_segment_length and shortest is None:
+        raise InputError(f"{at}.min_segment_frames", None, "randomize_segment_length needs the shortest length")
+
+
+def _policy(config: Config) -> None:
+    policy, program = config.policy, PROGRAMS[config.policy.program]
+    if policy.joint_timestep_coupling != "independent" and not program.joint_clock:
+        clocked = ", ".join(name for name, other in PROGRAMS.items() if other.joint_clock)
+        raise InputError(
+            "policy.joint_timestep_coupling",
+            policy.joint_timestep_coupling,
+            f"{program.name} has no joint clock; use 'independent', or one of the programs {clocked}",
+        )
+    if policy.generalist_mode_text_token and program.name != "generalist_joint_denoising":
+        raise InputError(
+            "policy.generalist_mode_text_token", True, "only for policy.program generalist_joint_denoising"
+        )
+    if policy.require_condition_latents and not policy.use_condition_latents:
+        raise InputError("policy.require_condition_latents", True, "needs policy.use_condition_latents")
+    layers = policy.num_action_layers
+    if layers is not None and layers != config.backbone.num_layers:
+        raise InputError(
+            "policy.num_action_layers",
+            layers,
+            f"blocks are paired; must be backbone.num_layers {config.backbone.num_layers}",
+        )
+
+
+def _backbone(config: Config) -> None:
+    backbone = config.backbone
+    try:
+        axis_split(backbone.head_dim)
+    except ValueError as error:
+        raise InputError("backbone.head_dim", backbone.head_dim, str(error)) from None
+    if backbone.freq_dim % 2:
+        raise InputError("backbone.freq_dim", backbone.freq_dim, "must be even: half sines, half cosines")
+    if backbone.patch_size[0] != 1 or min(backbone.patch_size) < 1:
+        raise InputError("backbone.patch_size", backbone.patch_size, "must be (1, height, width) of positive sizes")
+
+
+def _optimizer(config: Config) -> None:
+    at, optimizer, steps = "training.optimizer", config.training.optimizer, config.training.num_steps
+    if optimizer.warmup_steps > steps:
+        raise InputError(f"{at}.warmup_steps", optimizer.warmup_steps, f"must not exceed training.num_steps {steps}")
+    if optimizer.final_learning_rate > optimizer.learning_rate:
+        raise InputError(
+            f"{at}.final_learning_rate",
+            optimizer.final_learning_rate,
+            f"must not exceed {at}.learning_rate {optimizer.learning_rate}",
+        )
+    if optimizer.schedule == "constant" and optimizer.final_learning_rate:
+        raise InputError(
+            f"{at}.final_learning_rate", optimizer.final_learning_rate, "needs schedule 'cosine' or 'linear'"
+        )
+
+
+def _mesh(config: Config) -> None:
+    mesh = config.trainer.mesh
+    if any(size < 1 and size != -1 for size in mesh) or mesh.count(-1) > 1:
+        raise InputError(
+            "trainer.mesh", mesh, "must be (data, fsdp), each a positive number of devices, at most one -1"
+        )
