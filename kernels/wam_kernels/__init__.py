@@ -1,10 +1,25 @@
 """Range attention: a query attends the keys inside a few half-open ranges, on packed and padded rows alike.
 
-Public names: `range_attention`, the entry; `KeyRanges`, the run form of the ranges. The package knows nothing of
-worlds, actions or trajectories and does not import `wam_jax`.
+`range_attention` is the entry; `KeyRanges` the run form of the ranges; `build_tile_lists` (host) and
+`trace_tile_lists` (under jit) make the lists of tiles that the backends visit. The package knows nothing of worlds,
+actions or trajectories and does not import `wam_jax`.
 """
 
 from wam_kernels.api import range_attention
-from wam_kernels.ranges import KeyRanges, Ranges, ranges_by_query
+from wam_kernels.backend import UnsupportedError
+from wam_kernels.ranges import KeyRanges, Ranges
+from wam_kernels.tiles import TileList, TileLists, build_tile_lists
+from wam_kernels.traced_tiles import trace_tile_lists
+from wam_kernels.xla import Xla
 
-__all__ = ["KeyRanges", "Ranges", "range_attention", "ranges_by_query"]
+__all__ = [
+    "KeyRanges",
+    "Ranges",
+    "TileList",
+    "TileLists",
+    "UnsupportedError",
+    "Xla",
+    "build_tile_lists",
+    "range_attention",
+    "trace_tile_lists",
+]

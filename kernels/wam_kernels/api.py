@@ -9,12 +9,18 @@ from typing import Literal, overload
 import jax
 import jax.numpy as jnp
 
-from wam_kernels import reference
-from wam_kernels.ranges import Array, Ranges, check_ranges
+from wam_kernels.backend import Backend, Mask, Problem, field_major
+from wam_kernels.chooser import choose
+from wam_kernels.ranges import Array, Ranges, check_ranges, ranges_shape
+from wam_kernels.target import current_target
+from wam_kernels.tiles import TileLists
+from wam_kernels.traced_tiles import trace_tile_lists
 
-type Implementation = Literal["reference"]
+type Implementation = Literal["reference", "xla", "pallas_triton", "pallas_mosaic"] | Backend
+"""A backend's name, or a backend with settings of its own."""
 
-IMPLEMENTATIONS: tuple[Implementation, ...] = ("reference",)
+type Tiles = TileLists | tuple[TileLists, ...]
+"""Lists of one tile size, or of several."""
 
 
 @overload
@@ -25,7 +31,7 @@ def range_attention(
     ranges: Ranges,
     *,
     key_valid: Array | None = ...,
-    tiles: None = ...,
+    tiles: Tiles | None = ...,
     implementation: Implementation | None = ...,
     return_lse: Literal[False] = ...,
 ) -> jax.Array: ...
@@ -37,7 +43,7 @@ def range_attention(
     ranges: Ranges,
     *,
     key_valid: Array | None = ...,
-    tiles: None = ...,
+    tiles: Tiles | None = ...,
     implementation: Implementation | None = ...,
     return_lse: Literal[True],
 ) -> tuple[jax.Array, jax.Array]: ...
@@ -48,7 +54,7 @@ def range_attention(
     ranges: Ranges,
     *,
     key_valid: Array | None = None,
-    tiles: None = None,
+    tiles: Tiles | None = None,
     implementation: Implementation | None = None,
     return_lse: bool = False,
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
@@ -60,8 +66,10 @@ def range_attention(
         v: as k.
         ranges: `KeyRanges`, or `int32[rows, query_tokens, R, 2]`; ascending, disjoint and half-open for each query.
         key_valid: `bool[rows, key_tokens]`; a key whose bit is unset is seen by no query. None: all are valid.
-        tiles: None.
-        implementation: the backend's name, or None to let the chooser decide.
+        tiles: lists of the tile sizes that the backend reads, built from the same `ranges` and `key_valid` by
+            `build_tile_lists` on the host or `trace_tile_lists` under jit. None: they are computed here, which costs
+            O(query_tokens x R + tiles^2) in every call. Lists of other visibility give wrong results.
+        implementation: the backend, or None to let the chooser decide.
         return_lse: also return the logarithm of each row's sum of exponentials.
 
     Returns:
@@ -71,16 +79,28 @@ def range_attention(
 
     Raises:
         TypeError: if a dtype is not the one named above.
-        ValueError: if a shape does not fit, or `implementation` is not a known name.
+        ValueError: if a shape does not fit, `implementation` is not a known name, or `tiles` lacks a size.
+        UnsupportedError: if the backend that was named cannot compute this problem on this device.
     """
     q, k, v = (jnp.asarray(x) for x in (q, k, v))
     _check_arrays(q, k, v, key_valid)
     check_ranges(ranges, rows=q.shape[0], query_tokens=q.shape[1])
-    if implementation not in (None, *IMPLEMENTATIONS):
-        raise ValueError(f"implementation = {implementation!r}; known are {', '.join(IMPLEMENTATIONS)} and None")
-    del tiles
-    out, lse = reference.attend(q, k, v, ranges, key_valid)
+    problem = Problem(q.shape[0], q.shape[1], k.shape[1], q.shape[2], q.shape[3], q.dtype, ranges_shape(ranges)[2])
+    given = _as_tuple(tiles)
+    backend = choose(implementation, problem, current_target(), tuple(lists.size for lists in given))
+    lists = given or tuple(
+        trace_tile_lists(ranges, k.shape[1], query_tile=size[0], key_tile=size[1], key_valid=key_valid)
+        for size in backend.tile_sizes()
+    )
+    valid = None if key_valid is None else jnp.asarray(key_valid)
+    out, lse = backend.attend(q, k, v, Mask(field_major(ranges), valid, lists))
     return (out, lse) if return_lse else out
+
+
+def _as_tuple(tiles: Tiles | None) -> tuple[TileLists, ...]:
+    if tiles is None:
+        return ()
+    return (tiles,) if isinstance(tiles, TileLists) else tuple(tiles)
 
 
 def _check_arrays(q: jax.Array, k: jax.Array, v: jax.Array, key_valid: Array | None) -> None:

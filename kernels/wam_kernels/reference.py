@@ -9,41 +9,56 @@ lines, so that they owe nothing to the backward passes they are compared with. M
 rows x heads x queries x keys.
 """
 
+import dataclasses
+from typing import ClassVar, Self
+
 import jax
 import jax.numpy as jnp
 
-from wam_kernels.ranges import Array, Ranges, ranges_by_query
+from wam_kernels.backend import Mask, Problem, TileSize, accumulator
+from wam_kernels.target import Target
+from wam_kernels.vjp import MASKED
 
-_MASKED = -1e30
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """The backend: dense, without tiles."""
+
+    name: ClassVar[str] = "reference"
+
+    def refusal(self, problem: Problem, target: Target) -> str | None:
+        """Never refuses."""
+        del problem, target
+
+    def resolve(self, problem: Problem, target: Target, given: tuple[TileSize, ...]) -> Self:
+        """Has nothing to settle."""
+        del problem, target, given
+        return self
+
+    def tile_sizes(self) -> tuple[TileSize, ...]:
+        """None: it reads no lists."""
+        return ()
+
+    def attend(self, q: jax.Array, k: jax.Array, v: jax.Array, mask: Mask) -> tuple[jax.Array, jax.Array]:
+        """Output `[rows, query_tokens, heads, head_dim]`, natural `lse[rows, heads, query_tokens]` (-inf: no key)."""
+        out_dtype, wide = q.dtype, accumulator(q.dtype)
+        q, k, v = (x.astype(wide) for x in (q, k, v))
+        visible = visible_pairs(mask, k.shape[1])[:, None]
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, precision="highest") * q.shape[-1] ** -0.5
+        scores = jnp.where(visible, scores, MASKED)
+        peak = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
+        weights = jnp.where(visible, jnp.exp(scores - peak), 0.0)
+        total = weights.sum(-1, keepdims=True)
+        seen = total > 0
+        total = jnp.where(seen, total, 1.0)
+        out = jnp.einsum("bhqk,bkhd->bqhd", weights / total, v, precision="highest")
+        lse = jnp.where(seen, jnp.log(total) + peak, -jnp.inf)
+        return out.astype(out_dtype), lse[..., 0]
 
 
-def visible_pairs(ranges: Ranges, key_tokens: int, key_valid: Array | None = None) -> jax.Array:
+def visible_pairs(mask: Mask, key_tokens: int) -> jax.Array:
     """`bool[rows, query_tokens, key_tokens]`: may this query attend this key?"""
-    bounds = ranges_by_query(ranges)[:, :, None]
-    position = jnp.arange(key_tokens)[:, None]
-    inside = ((bounds[..., 0] <= position) & (position < bounds[..., 1])).any(-1)
-    return inside if key_valid is None else inside & jnp.asarray(key_valid)[:, None, :]
-
-
-def attend(
-    q: jax.Array, k: jax.Array, v: jax.Array, ranges: Ranges, key_valid: Array | None
-) -> tuple[jax.Array, jax.Array]:
-    """Output `[rows, query_tokens, heads, head_dim]` and natural `lse[rows, heads, query_tokens]` (-inf: no key)."""
-    out_dtype, dtype = q.dtype, accumulator(q.dtype)
-    q, k, v = (x.astype(dtype) for x in (q, k, v))
-    visible = visible_pairs(ranges, k.shape[1], key_valid)[:, None]
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, precision="highest") * q.shape[-1] ** -0.5
-    scores = jnp.where(visible, scores, _MASKED)
-    peak = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
-    weights = jnp.where(visible, jnp.exp(scores - peak), 0.0)
-    total = weights.sum(-1, keepdims=True)
-    seen = total > 0
-    total = jnp.where(seen, total, 1.0)
-    out = jnp.einsum("bhqk,bkhd->bqhd", weights / total, v, precision="highest")
-    lse = jnp.where(seen, jnp.log(total) + peak, -jnp.inf)
-    return out.astype(out_dtype), lse[..., 0]
-
-
-def accumulator(dtype: jnp.dtype) -> jnp.dtype:
-    """The dtype of scores and sums: float64 for float64 inputs, float32 for all others."""
-    return jnp.promote_types(dtype, jnp.float32)
+    first, last = (mask.ranges[:, :, side, :, None] for side in range(2))
+    position = jnp.arange(key_tokens)
+    inside = ((first <= position) & (position < last)).any(1)
+    return inside if mask.key_valid is None else inside & mask.key_valid[:, None, :]

@@ -1,0 +1,83 @@
+"""The derivative that all tile-list backends share.
+
+With s the natural scores, p the probabilities and lse the natural logarithm of each row's sum, for cotangents `do` of
+the output and `dlse` of lse:
+
+    dv_j  = sum_i p_ij do_i
+    ds_ij = p_ij (<do_i, v_j> - delta_i),    delta_i = <do_i, o_i> - dlse_i
+    dq_i  = sum_j ds_ij k_j / sqrt(head_dim),    dk_j = sum_i ds_ij q_i / sqrt(head_dim)
+
+Backends see the base-2 lse, with +inf for a row without keys: `2 ** (score - inf)` is zero, so such a row vanishes from
+every sum.
+"""
+
+import functools
+import math
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from wam_kernels.backend import Mask, accumulator
+
+LOG2E = math.log2(math.e)
+MASKED = -1e30
+"""The score of an invisible pair. Finite, so that a row without keys makes no NaN on the way to its zero."""
+
+
+class Kernels(Protocol):
+    """Forward and backward of a backend, without the derivative rule around them. Hashable."""
+
+    def forward(self, q: jax.Array, k: jax.Array, v: jax.Array, mask: Mask) -> tuple[jax.Array, jax.Array]:
+        """Output like q, and base-2 lse `[rows, heads, query_tokens]`, +inf for a row without keys."""
+        ...
+
+    def backward(
+        self,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        mask: Mask,
+        do: jax.Array,
+        lse2: jax.Array,
+        delta: jax.Array,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """dq, dk and dv, shaped and typed like q, k and v; `lse2` and `delta` are `[rows, heads, query_tokens]`."""
+        ...
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def attend_with_kernels(
+    kernels: Kernels, q: jax.Array, k: jax.Array, v: jax.Array, mask: Mask
+) -> tuple[jax.Array, jax.Array]:
+    """Output and natural lse (-inf: no key).
+
+    Residuals are named for remat policies: `range_attention_out`, `range_attention_lse`.
+    """
+    out, lse2 = kernels.forward(q, k, v, mask)
+    return out, jnp.where(jnp.isposinf(lse2), -jnp.inf, lse2 / LOG2E)
+
+
+type _Saved = tuple[jax.Array, jax.Array, jax.Array, Mask, jax.Array, jax.Array]
+
+
+def _forward(
+    kernels: Kernels, q: jax.Array, k: jax.Array, v: jax.Array, mask: Mask
+) -> tuple[tuple[jax.Array, jax.Array], _Saved]:
+    out, lse2 = kernels.forward(q, k, v, mask)
+    out, lse2 = checkpoint_name(out, "range_attention_out"), checkpoint_name(lse2, "range_attention_lse")
+    return (out, jnp.where(jnp.isposinf(lse2), -jnp.inf, lse2 / LOG2E)), (q, k, v, mask, out, lse2)
+
+
+def _backward(
+    kernels: Kernels, saved: _Saved, cotangents: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array, jax.Array, None]:
+    q, k, v, mask, out, lse2 = saved
+    do, dlse = cotangents
+    wide = accumulator(out.dtype)
+    delta = jnp.einsum("bqhd,bqhd->bhq", out.astype(wide), do.astype(wide), precision="highest") - dlse
+    return *kernels.backward(q, k, v, mask, do, lse2, delta), None
+
+
+attend_with_kernels.defvjp(_forward, _backward)
