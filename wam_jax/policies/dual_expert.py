@@ -15,9 +15,7 @@ from wam_jax.decode.decoder import Decoder, HiddenSamples, HiddenStream
 from wam_jax.flow.clock import FlowConfig
 from wam_jax.flow.noising import NoisedSamples, noise_samples
 from wam_jax.flow.schedule import FlowSchedule
-from wam_jax.model.config import ModelConfig
-from wam_jax.model.dual_expert import DualExpert, init_params, merge
-from wam_jax.model.inputs import RowHidden, RowTokens
+from wam_jax.model import DualExpert, ModelConfig, RowHidden, RowTokens, init_params, merge
 from wam_jax.policies.base import Params
 from wam_jax.policies.frames import permute_frames
 from wam_kernels import KeyRanges
