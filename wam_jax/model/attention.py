@@ -1,0 +1,73 @@
+"""One expert's attention layer, and the one place that calls the range-attention kernel.
+
+Queries and keys pass an RMS norm over the whole inner width, all heads jointly, before they are split into heads.
+"""
+
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from wam_jax.model.config import ModelConfig
+from wam_jax.model.layers import linear
+from wam_kernels import KeyRanges, range_attention
+from wam_kernels.api import Implementation
+
+
+class Attention(nnx.Module):
+    """The projections of an attention layer; the softmax itself may be shared with another expert."""
+
+    def __init__(self, config: ModelConfig, width: int, *, rngs: nnx.Rngs) -> None:
+        self.config = config
+        inner = config.inner_width
+        self.query = linear(config, width, inner, rngs=rngs)
+        self.key = linear(config, width, inner, rngs=rngs)
+        self.value = linear(config, width, inner, rngs=rngs)
+        self.output = linear(config, inner, width, rngs=rngs)
+        self.query_norm = _inner_norm(config, rngs=rngs)
+        self.key_norm = _inner_norm(config, rngs=rngs)
+
+    def queries(self, x: jax.Array) -> jax.Array:
+        """[..., width] to [..., heads, head_dim]."""
+        return self._heads(self.query_norm(self.query(x)))
+
+    def keys(self, x: jax.Array) -> jax.Array:
+        """[..., width] to [..., heads, head_dim]."""
+        return self._heads(self.key_norm(self.key(x)))
+
+    def values(self, x: jax.Array) -> jax.Array:
+        """[..., width] to [..., heads, head_dim]."""
+        return self._heads(self.value(x))
+
+    def project(self, attended: jax.Array) -> jax.Array:
+        """[..., heads, head_dim] to [..., width]."""
+        return self.output(attended.reshape(*attended.shape[:-2], self.config.inner_width))
+
+    def _heads(self, x: jax.Array) -> jax.Array:
+        return x.reshape(*x.shape[:-1], self.config.num_heads, self.config.head_dim)
+
+
+def _inner_norm(config: ModelConfig, *, rngs: nnx.Rngs) -> nnx.RMSNorm:
+    return nnx.RMSNorm(
+        config.inner_width, epsilon=config.eps, dtype=config.dtype, param_dtype=config.param_dtype, rngs=rngs
+    )
+
+
+def attend(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    ranges: KeyRanges,
+    *,
+    key_valid: jax.Array | None,
+    config: ModelConfig,
+) -> jax.Array:
+    """Attention of tokens q over the keys that `ranges` give them: [R, tokens, heads, head_dim].
+
+    A query that sees no key gets zeros, also where there are no keys at all.
+    """
+    if k.shape[1] == 0:
+        return jnp.zeros_like(q)
+    implementation = None if config.attention == "auto" else cast(Implementation, config.attention)
+    return range_attention(q, k, v, ranges, key_valid=key_valid, implementation=implementation)
