@@ -1,0 +1,51 @@
+"""The static sizes of a run's batches, from the configuration and the index alone."""
+
+from wam_jax.config.schema import Config
+from wam_jax.data.draw_law import DrawLaw
+from wam_jax.data.manifest import Manifest
+from wam_jax.sequence.layout import RowConstants
+from wam_jax.sequence.ranges import SELF_RANGES, SELF_RANGES_WITH_PREFIX
+from wam_jax.sequence.rope import axis_split
+from wam_jax.sequence.rung import Rung
+
+
+def row_constants(config: Config, manifest: Manifest, *, prefix: bool = False) -> RowConstants:
+    """What all rows of a run share.
+
+    Args:
+        config: the run's.
+        manifest: the store's.
+        prefix: whether samples may have a prefix frame.
+    """
+    _, patch_height, patch_width = config.backbone.patch_size
+    return RowConstants(
+        video_tokens_per_frame=(manifest.dims.height // patch_height) * (manifest.dims.width // patch_width),
+        actions_per_frame=manifest.actions_per_frame,
+        ranges=SELF_RANGES_WITH_PREFIX if prefix else SELF_RANGES,
+        frame_axis=axis_split(config.backbone.head_dim)[0],
+        packed=config.data.batching.mode == "packed",
+    )
+
+
+def top_rung(law: DrawLaw, *, samples: int, multiple: int = 1) -> Rung:
+    """The rung that holds any `samples` draws of a law.
+
+    Args:
+        law: of the draws.
+        samples: sample slots of a row.
+        multiple: frames of a slot are rounded up to a multiple of this.
+    """
+    frames = int(law.space.longest().max())
+    slot = -(-frames // multiple) * multiple
+    smallest_chunk = 1 if law.geometry.randomize else law.geometry.chunk_size
+    return Rung(
+        samples=samples,
+        video_slot_frames=slot,
+        action_slot_frames=slot,
+        video_frames=2 * samples * slot,
+        action_frames=2 * samples * slot,
+        text_keys=samples * int(law.text_tokens[law.space.episodes].max()),
+        proprio_keys=samples * -(-frames // smallest_chunk) * law.proprio_tokens,
+        # One run a frame and copy at most, behind run 0, which reads nothing.
+        runs=1 + samples * 4 * frames,
+    )
