@@ -5,7 +5,7 @@ and the batches are the same in threads and in worker processes, whatever the nu
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -101,8 +101,8 @@ class TrainData:
             microbatch=self._config.data.val_batch_size,
         )
 
-    def steps(self, start_step: int = 0) -> Iterator[Step]:
-        """The steps from `start_step` on, without end, prepared ahead by threads or worker processes."""
+    def steps(self, start_step: int = 0) -> Generator[Step]:
+        """The steps from `start_step` on, without end, prepared ahead; `close()` stops the threads or workers."""
         make = _StepMaker(self._planner, self._materializer(self.rung), self._rows)
         data = self._config.data
         return prepared(make, endless(start_step), num_workers=data.num_workers, prefetch=data.prefetch)

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import grain
 import jax
@@ -18,7 +18,7 @@ from absl import flags
 _MOST_THREADS = 16
 
 
-def prepared[T](make: Callable[[int], T], steps: range, *, num_workers: int, prefetch: int) -> Iterator[T]:
+def prepared[T](make: Callable[[int], T], steps: range, *, num_workers: int, prefetch: int) -> Generator[T]:
     """`make(step)` for each of `steps`, in order, prepared ahead.
 
     Args:
@@ -47,7 +47,7 @@ def endless(start: int) -> range:
     return range(start, sys.maxsize)
 
 
-def _closing[T](iterator: grain.DatasetIterator[T]) -> Iterator[T]:
+def _closing[T](iterator: grain.DatasetIterator[T]) -> Generator[T]:
     """Yields all and stops the workers, also when the reader stops early."""
     try:
         yield from iterator

@@ -1,0 +1,114 @@
+"""Everything the index shows to be impossible is refused before a payload is read."""
+
+import dataclasses
+
+import pytest
+
+from tests.data.indexes import make_index, make_law, make_manifest
+from tests.support.runs import SEGMENTS_OF_3, tiny_config
+from wam_jax.data.admission import check_admission
+from wam_jax.data.manifest import Dims
+from wam_jax.errors import InputError
+
+PADDED = {"mode": "padded"}
+CHUNKED = {"proprio_context_mode": "per_chunk_additive"}
+ALL_OF_IT = {"randomize_geometry": False, "chunk_size": 2}
+
+
+def admit(frames=(3, 3), *, extents=None, manifest=None, microbatch: int = 2, **rooms) -> None:
+    config, index = tiny_config(**rooms), make_index(frames, extents=extents)
+    check_admission(config, manifest or make_manifest(), index, make_law(config, index), microbatch=microbatch)
+
+
+def refused(match: str, **arguments) -> None:
+    with pytest.raises(InputError, match=match):
+        admit(**arguments)
+
+
+def test_equal_episodes_are_admitted():
+    admit(extents={"condition_latents": [3, 3], "text_context": [2, 2]})
+
+
+def test_strict_names_the_episodes_of_unequal_length():
+    refused(r"mode = 'strict': needs equal latent frames .*ep0: 3, ep2: 5; cut equal segments", frames=[3, 3, 5])
+
+
+def test_equal_segments_of_unequal_episodes_are_rectangular():
+    admit([3, 9, 5], construction=SEGMENTS_OF_3)
+
+
+def test_an_episode_shorter_than_the_segment_is_not_rectangular():
+    refused(r"needs equal latent frames .*ep1: 3, ep0: 2;", frames=[2, 3, 5], construction=SEGMENTS_OF_3)
+
+
+def test_random_lengths_are_not_rectangular():
+    lengths = SEGMENTS_OF_3 | {"min_segment_frames": 2, "randomize_segment_length": True}
+    refused(r"needs equal latent frames .*ep0: random", construction=lengths)
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "match"),
+    [
+        ("text_context", [2, 4], r"equal text tokens .*ep0: 2, ep1: 4"),
+        ("text_context", [2, None], r"equal text tokens .*ep0: 2, ep1: 5"),
+        ("condition_latents", [3, None], r"equal condition latents .*ep1: absent, ep0: present"),
+    ],
+)
+def test_strict_wants_optional_fields_alike(field, values, match):
+    refused(match, extents={field: values})
+
+
+@pytest.mark.parametrize("free", [{"microbatch": 1}, {"batching": PADDED}])
+def test_one_sample_a_row_and_padded_rows_may_be_unequal(free):
+    admit([3, 7], extents={"text_context": [2, 4], "condition_latents": [3, None]}, **free)
+
+
+def test_unused_condition_latents_may_differ():
+    admit(extents={"condition_latents": [3, None]}, policy={"use_condition_latents": False})
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"require_condition_latents": True}, {"context_condition_latent_source": "single_frame_condition_latent"}],
+)
+def test_needed_condition_latents(policy):
+    match = r"sample ep1: condition_latents = None: is missing"
+    refused(match, policy=policy, microbatch=1, extents={"condition_latents": [3, None]})
+
+
+@pytest.mark.parametrize("text", [None, 3])
+def test_negative_text_is_as_long_as_the_text(text):
+    match = r"sample ep0: negative_text_context = 2: must have as many"
+    refused(match, extents={"text_context": [text, 2], "negative_text_context": [2, 2]})
+
+
+def test_proprioception_must_come_from_somewhere():
+    match = r"sample ep1: proprioception = None: .*'per_chunk_additive' needs one of proprio_context_frames, state"
+    refused(match, policy=CHUNKED, extents={"state": [9, None]})
+    admit(policy=CHUNKED, extents={"state": [9, None], "proprio_context_frames": [None, 3]})
+
+
+@pytest.mark.parametrize(
+    ("chunks", "construction"),
+    [([2, 3], ALL_OF_IT), ([2, 2], {"chunk_size": 2}), ([2, 2], SEGMENTS_OF_3 | {"randomize_geometry": False})],
+)
+def test_states_per_chunk_must_fit_the_chunks(chunks, construction):
+    match = r"sample ep[01]: proprio_context_state = \d: states per chunk need"
+    refused(match, policy=CHUNKED, construction=construction, extents={"proprio_context_state": chunks})
+
+
+def test_states_per_chunk_that_fit_are_admitted():
+    admit(policy=CHUNKED, construction=ALL_OF_IT, extents={"proprio_context_state": [2, 2]})
+
+
+@pytest.mark.parametrize(
+    ("backbone", "dims", "match"),
+    [
+        ({"latent_channels": 48}, {}, r"backbone\.latent_channels = 48: the store's latents have 3"),
+        ({"patch_size": (1, 2, 3)}, {}, r"backbone\.patch_size = \(1, 2, 3\): must divide .* 2 x 2"),
+        ({"text_dim": 8}, {"text_dim": 4}, r"backbone\.text_dim = 8: the store's text vectors have 4"),
+    ],
+)
+def test_sizes_of_the_store(backbone, dims, match):
+    sizes = Dims(channel=3, height=2, width=2, action_dim=2, **dims)
+    refused(match, backbone=backbone, manifest=dataclasses.replace(make_manifest(), dims=sizes))
