@@ -15,35 +15,35 @@ CHUNKED = {"proprio_context_mode": "per_chunk_additive"}
 ALL_OF_IT = {"randomize_geometry": False, "chunk_size": 2}
 
 
-def admit(frames=(3, 3), *, extents=None, manifest=None, microbatch: int = 2, **rooms) -> None:
+def check(frames=(3, 3), *, extents=None, manifest=None, microbatch: int = 2, **rooms) -> None:
     config, index = tiny_config(**rooms), make_index(frames, extents=extents)
     check_admission(config, manifest or make_manifest(), index, make_law(config, index), microbatch=microbatch)
 
 
-def refused(match: str, **arguments) -> None:
+def check_refused(match: str, **arguments) -> None:
     with pytest.raises(InputError, match=match):
-        admit(**arguments)
+        check(**arguments)
 
 
 def test_equal_episodes_are_admitted():
-    admit(extents={"condition_latents": [3, 3], "text_context": [2, 2]})
+    check(extents={"condition_latents": [3, 3], "text_context": [2, 2]})
 
 
 def test_strict_names_the_episodes_of_unequal_length():
-    refused(r"mode = 'strict': needs equal latent frames .*ep0: 3, ep2: 5; cut equal segments", frames=[3, 3, 5])
+    check_refused(r"mode = 'strict': needs equal latent frames .*ep0: 3, ep2: 5; cut equal segments", frames=[3, 3, 5])
 
 
 def test_equal_segments_of_unequal_episodes_are_rectangular():
-    admit([3, 9, 5], construction=SEGMENTS_OF_3)
+    check([3, 9, 5], construction=SEGMENTS_OF_3)
 
 
 def test_an_episode_shorter_than_the_segment_is_not_rectangular():
-    refused(r"needs equal latent frames .*ep1: 3, ep0: 2;", frames=[2, 3, 5], construction=SEGMENTS_OF_3)
+    check_refused(r"needs equal latent frames .*ep1: 3, ep0: 2;", frames=[2, 3, 5], construction=SEGMENTS_OF_3)
 
 
 def test_random_lengths_are_not_rectangular():
     lengths = SEGMENTS_OF_3 | {"min_segment_frames": 2, "randomize_segment_length": True}
-    refused(r"needs equal latent frames .*ep0: random", construction=lengths)
+    check_refused(r"needs equal latent frames .*ep0: random", construction=lengths)
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,16 @@ def test_random_lengths_are_not_rectangular():
     ],
 )
 def test_strict_wants_optional_fields_alike(field, values, match):
-    refused(match, extents={field: values})
+    check_refused(match, extents={field: values})
 
 
 @pytest.mark.parametrize("free", [{"microbatch": 1}, {"batching": PADDED}])
 def test_one_sample_a_row_and_padded_rows_may_be_unequal(free):
-    admit([3, 7], extents={"text_context": [2, 4], "condition_latents": [3, None]}, **free)
+    check([3, 7], extents={"text_context": [2, 4], "condition_latents": [3, None]}, **free)
 
 
 def test_unused_condition_latents_may_differ():
-    admit(extents={"condition_latents": [3, None]}, policy={"use_condition_latents": False})
+    check(extents={"condition_latents": [3, None]}, policy={"use_condition_latents": False})
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def test_unused_condition_latents_may_differ():
 )
 def test_needed_condition_latents(policy):
     match = r"sample ep1: condition_latents = None: is missing"
-    refused(match, policy=policy, microbatch=1, extents={"condition_latents": [3, None]})
+    check_refused(match, policy=policy, microbatch=1, extents={"condition_latents": [3, None]})
 
 
 @pytest.mark.parametrize("text", [None, 3])
 def test_negative_text_is_as_long_as_the_text(text):
     match = r"sample ep0: negative_text_context = 2: must have as many"
-    refused(match, extents={"text_context": [text, 2], "negative_text_context": [2, 2]})
+    check_refused(match, extents={"text_context": [text, 2], "negative_text_context": [2, 2]})
 
 
 def test_proprioception_must_come_from_somewhere():
     match = r"sample ep1: proprioception = None: .*'per_chunk_additive' needs one of proprio_context_frames, state"
-    refused(match, policy=CHUNKED, extents={"state": [9, None]})
-    admit(policy=CHUNKED, extents={"state": [9, None], "proprio_context_frames": [None, 3]})
+    check_refused(match, policy=CHUNKED, extents={"state": [9, None]})
+    check(policy=CHUNKED, extents={"state": [9, None], "proprio_context_frames": [None, 3]})
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_proprioception_must_come_from_somewhere():
 )
 def test_states_per_chunk_must_fit_the_chunks(chunks, construction):
     match = r"sample ep[01]: proprio_context_state = \d: states per chunk need"
-    refused(match, policy=CHUNKED, construction=construction, extents={"proprio_context_state": chunks})
+    check_refused(match, policy=CHUNKED, construction=construction, extents={"proprio_context_state": chunks})
 
 
 def test_states_per_chunk_that_fit_are_admitted():
-    admit(policy=CHUNKED, construction=ALL_OF_IT, extents={"proprio_context_state": [2, 2]})
+    check(policy=CHUNKED, construction=ALL_OF_IT, extents={"proprio_context_state": [2, 2]})
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_states_per_chunk_that_fit_are_admitted():
 )
 def test_sizes_of_the_store(backbone, dims, match):
     sizes = Dims(channel=3, height=2, width=2, action_dim=2, **dims)
-    refused(match, backbone=backbone, manifest=dataclasses.replace(make_manifest(), dims=sizes))
+    check_refused(match, backbone=backbone, manifest=dataclasses.replace(make_manifest(), dims=sizes))

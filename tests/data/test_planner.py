@@ -83,7 +83,7 @@ def test_too_few_draws_for_one_update():
 
 def test_a_tail_that_may_not_be_cut():
     assert draws_per_epoch(18, SHAPE, drop_last=False) == 18
-    with pytest.raises(InputError, match=r"drop_last_train = False: an epoch of 20 draws is no multiple of 6"):
+    with pytest.raises(InputError, match=r"drop_last_train = False: an epoch of 20 draws must be a multiple of 6"):
         draws_per_epoch(20, SHAPE, drop_last=False)
 
 

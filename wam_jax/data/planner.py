@@ -51,16 +51,15 @@ def draws_per_epoch(items: int, shape: UpdateShape, *, drop_last: bool) -> int:
     Raises:
         InputError: there is not one update in an epoch, or a tail that may not be cut.
     """
-    sizes = (
-        f"data.train_batch_size {shape.microbatch} x ranks {shape.ranks} x "
-        f"training.gradient_accumulation_steps {shape.accumulation}"
-    )
+    row = f"data.train_batch_size {shape.microbatch} x ranks {shape.ranks}"
     if drop_last:
         if items < shape.draws:
+            sizes = f"{row} x training.gradient_accumulation_steps {shape.accumulation}"
             raise InputError("draws of an epoch", items, f"one update takes {shape.draws} = {sizes}; lower one of them")
         return items // shape.draws * shape.draws
-    if items % (shape.microbatch * shape.ranks):
-        remedy = f"an epoch of {items} draws is no multiple of {shape.microbatch * shape.ranks}, of {sizes}; use true"
+    microbatch = shape.microbatch * shape.ranks
+    if items % microbatch:
+        remedy = f"an epoch of {items} draws must be a multiple of {microbatch} = {row}; set it to True or change these"
         raise InputError("data.batching.drop_last_train", False, remedy)
     return items
 
