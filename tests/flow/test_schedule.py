@@ -50,10 +50,15 @@ def test_uniform_numbers_cover_the_grid_and_its_less_noisy_half():
     assert VIDEO.indices(unit, 0.5).min() == 500
 
 
-def test_timestep_zero_is_looked_up_as_the_last_entry():
-    assert VIDEO.nearest_timestep(jnp.array([0.0, 1000.0])).tolist() == [999, 0]
+def test_timestep_zero_is_nearest_to_the_last_entry():
+    assert abs(VIDEO.timesteps).argmin() == VIDEO.clean_index == 999
 
 
-def test_every_entry_finds_itself():
-    np.testing.assert_array_equal(VIDEO.nearest_timestep(jnp.asarray(VIDEO.timesteps)), np.arange(1000))
-    np.testing.assert_array_equal(ACTION.nearest_sigma(jnp.asarray(ACTION.sigmas)), np.arange(1000))
+def test_every_entry_is_nearest_to_itself():
+    np.testing.assert_array_equal(VIDEO.nearest_in(VIDEO), np.arange(1000))
+
+
+def test_of_two_equally_near_noise_levels_the_first_is_taken():
+    assert VIDEO.nearest_in(ACTION)[250] == 62
+    assert VIDEO.sigmas[250] == pytest.approx(0.9375)
+    assert ACTION.sigmas[62:64].tolist() == pytest.approx([0.938, 0.937])

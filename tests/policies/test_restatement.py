@@ -66,7 +66,7 @@ def run(tmp_path_factory):
 
 def moved(policy: DualExpertPolicy):
     """Initial parameters plus noise, so that no bias, table or encoder is zero."""
-    params = policy.init(jax.random.key(0))
+    params = jax.jit(policy.init)(jax.random.key(0))
     leaves, tree = jax.tree.flatten(params)
     noise = [
         0.1 * jax.random.normal(key, leaf.shape)

@@ -74,7 +74,7 @@ def frame_indices(
     video = flow.video.indices(_unit(draw_keys, Purpose.SHARED_TIMESTEP, video_frames))
     shared = flow.video.indices(_unit(draw_keys, Purpose.SHARED_TIMESTEP, action_frames))
     if flow.clock == "match_sigma":
-        return video, flow.action.nearest_sigma(jnp.asarray(flow.video.sigmas)[shared])
+        return video, jnp.asarray(flow.video.nearest_in(flow.action))[shared]
     return video, shared
 
 

@@ -92,7 +92,8 @@ def _noise_video(
     noisy, noisy_time = _mix(latents, noise, ids, given, flow.video)
     clean, clean_time = _mix(clean, condition_noise, condition_ids, kept, flow.video)
     target = jnp.where(_spread(given, latents), 0.0, noise - latents)
-    return _stream(noisy, clean, noisy_time, clean_time, target, flow.video)
+    entry = jnp.where(given, flow.video.clean_index, ids)
+    return _stream((noisy, clean), (noisy_time, clean_time), target, entry, flow.video)
 
 
 def _noise_action(
@@ -103,7 +104,8 @@ def _noise_action(
     noise = _frame_noise(draw_keys, Purpose.ACTION_NOISE, frames, actions.shape[3:])
     noisy, noisy_time = _mix(actions, noise, ids, given, grid)
     target = jnp.where(_spread(given, actions), 0.0, (noise - actions) * mask)
-    return _stream(noisy * mask, actions, noisy_time, jnp.zeros_like(noisy_time), target, grid)
+    entry = jnp.where(given, grid.clean_index, ids)
+    return _stream((noisy * mask, actions), (noisy_time, jnp.zeros_like(noisy_time)), target, entry, grid)
 
 
 def _frame_noise(draw_keys: jax.Array, purpose: Purpose, frames: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -125,18 +127,16 @@ def _mix(
 
 
 def _stream(
-    noisy: jax.Array,
-    clean: jax.Array,
-    noisy_time: jax.Array,
-    clean_time: jax.Array,
+    copies: tuple[jax.Array, jax.Array],
+    times: tuple[jax.Array, jax.Array],
     target: jax.Array,
+    entry: jax.Array,
     grid: FlowSchedule,
 ) -> NoisedStream:
-    found = grid.nearest_timestep(noisy_time)
     return NoisedStream(
-        copies=jnp.stack([noisy, clean], axis=2),
-        timesteps=jnp.stack([noisy_time, clean_time], axis=2),
+        copies=jnp.stack(copies, axis=2),
+        timesteps=jnp.stack(times, axis=2),
         target=target,
-        sigma=jnp.asarray(grid.sigmas)[found],
-        weight=jnp.asarray(grid.weights)[found],
+        sigma=jnp.asarray(grid.sigmas)[entry],
+        weight=jnp.asarray(grid.weights)[entry],
     )

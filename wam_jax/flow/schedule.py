@@ -3,8 +3,9 @@
     r_i = 1 - i / N        sigma_i = S r_i / (1 + (S - 1) r_i)        t_i = N sigma_i        i = 0 ... N - 1
     y_i = exp(-2 ((t_i - N / 2) / N)^2)        w_i = N (y_i - min y) / sum_j (y_j - min y)
 
-The grid runs from sigma = 1 downwards and does not contain 0, so that looking up the timestep 0 of a clean token gives
-the last entry. The mean weight is 1 and the weight of pure noise exactly 0. Built in float64, rounded to float32 once.
+The grid runs from sigma = 1 downwards and does not contain 0: the timestep 0 of a clean token is nearest to the last
+entry, `clean_index`, whose noise level and weight it is looked up with. The mean weight is 1 and the weight of pure
+noise exactly 0. Built in float64, rounded to float32 once.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from functools import cached_property
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+_TIE_DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -44,19 +47,20 @@ class FlowSchedule:
         above = bell - bell.min()
         return (self.num_timesteps * above / above.sum()).astype(np.float32)
 
+    @property
+    def clean_index(self) -> int:
+        """The entry that stands for timestep 0."""
+        return self.num_timesteps - 1
+
     def indices(self, unit: jax.Array, low: float = 0.0) -> jax.Array:
         """Grid indices of uniform numbers: float32[...] in [0, 1), squeezed into [low, 1), to int32[...]."""
         scaled = (low + unit * (1 - low)) * self.num_timesteps
         return jnp.clip(scaled, 0, self.num_timesteps - 1).astype(jnp.int32)
 
-    def nearest_timestep(self, timesteps: jax.Array) -> jax.Array:
-        """Indices of the nearest grid timesteps, the first where two are equally near: float32[...] to int32[...]."""
-        return _nearest(self.timesteps, timesteps)
+    def nearest_in(self, other: "FlowSchedule") -> np.ndarray:
+        """The entry of another grid nearest in noise level to each of ours: int32[N], the first of equally near ones.
 
-    def nearest_sigma(self, sigmas: jax.Array) -> jax.Array:
-        """Indices of the nearest grid noise levels: float32[...] to int32[...]."""
-        return _nearest(self.sigmas, sigmas)
-
-
-def _nearest(grid: np.ndarray, values: jax.Array) -> jax.Array:
-    return jnp.argmin(jnp.abs(values[..., None] - grid), axis=-1).astype(jnp.int32)
+        Distances are rounded before they are compared, so that a true tie is one whatever float64 makes of it.
+        """
+        distance = np.abs(self._sigmas[:, None] - other._sigmas[None, :])
+        return distance.round(_TIE_DIGITS).argmin(1).astype(np.int32)

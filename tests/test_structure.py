@@ -1,0 +1,112 @@
+"""The house rules a reader relies on: imports point one way, files and functions stay small, commands are leaves."""
+
+import ast
+import statistics
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "wam_jax").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")])
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+COMMANDS = {"wam_jax.train", "wam_jax.data.record", "wam_jax.data.inspect"}
+
+# What a room may import of the others; a room always sees itself and the errors.
+ALLOWED = {
+    "wam_jax.config": {"wam_jax.sequence"},
+    "wam_jax.sequence": set(),
+    "wam_jax.data": {"wam_jax.config", "wam_jax.sequence", "wam_jax.keys", "wam_jax.cli", "wam_jax.assets"},
+    "wam_jax.model": {"wam_jax.config", "wam_jax.sequence", "wam_kernels"},
+    "wam_jax.flow": {"wam_jax.sequence", "wam_jax.data", "wam_jax.keys"},
+    "wam_jax.decode": {"wam_jax.sequence", "wam_jax.data", "wam_jax.flow"},
+    "wam_jax.policies": {
+        "wam_jax.config",
+        "wam_jax.data",
+        "wam_jax.decode",
+        "wam_jax.flow",
+        "wam_jax.model",
+        "wam_jax.sequence",
+        "wam_kernels",
+    },
+    "wam_kernels": set(),
+}
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[1:] if parts[0] == "kernels" else parts).removesuffix(".__init__")
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.startswith(("wam_jax", "wam_kernels"))}
+
+
+def _room(name: str) -> str:
+    parts = name.split(".")
+    return parts[0] if parts[0] == "wam_kernels" else ".".join(parts[:2])
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_imports_point_one_way(room):
+    allowed = ALLOWED[room] | {room, "wam_jax.errors"}
+    wrong = [
+        f"{_module(path)} imports {name}"
+        for path in SOURCES
+        if _room(_module(path)) == room
+        for name in _imports(path)
+        if _room(name) not in allowed
+    ]
+    assert not wrong
+
+
+def test_nothing_imports_a_command():
+    wrong = [
+        f"{_module(path)} imports {name}"
+        for path in SOURCES
+        for name in _imports(path)
+        if any(name == command or name.startswith(f"{command}.") for command in COMMANDS)
+    ]
+    assert not wrong
+
+
+def _functions(path: Path) -> list[tuple[int, str]]:
+    nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [(node.end_lineno - node.lineno + 1, f"{_module(path)}.{node.name}") for node in nodes]
+
+
+def test_files_and_functions_stay_small():
+    lengths = [len(path.read_text().splitlines()) for path in SOURCES]
+    assert statistics.median(lengths) < 150
+    too_long = [str(p) for p, n in zip(SOURCES, lengths, strict=True) if n > 500 and "wam_kernels" not in str(p)]
+    assert not too_long
+    functions = [item for path in SOURCES if "wam_kernels" not in str(path) for item in _functions(path)]
+    assert statistics.median(length for length, _ in functions) <= 14
+    assert not [name for length, name in functions if length > 60 and not name.endswith(".main")]
+
+
+def test_every_module_says_what_it_guarantees():
+    assert not [
+        str(path) for path in SOURCES if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+
+
+def test_there_is_enough_test_code():
+    count = lambda paths: sum(len(path.read_text().splitlines()) for path in paths)  # noqa: E731
+    assert count(TESTS) >= 0.6 * count(SOURCES)
+
+
+def test_every_test_can_fail():
+    empty = []
+    for path in TESTS:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                text = ast.unparse(node)
+                if not any(word in text for word in ("assert", "raises", "check")):
+                    empty.append(f"{path.name}::{node.name}")
+    assert not empty
