@@ -63,7 +63,11 @@ class SplitConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where trajectories come from and how many make a microbatch on each rank."""
+    """Where trajectories come from and how many make a microbatch on each rank.
+
+    A store whose payloads are together at most `verify_up_to_bytes` is read and checked as a whole before a run starts;
+    of a larger one the held-out draws are, and training draws when their turn comes.
+    """
 
     store: str
     train_batch_size: int = 1
@@ -73,6 +77,7 @@ class DataConfig:
     split: SplitConfig = field(default_factory=SplitConfig)
     num_workers: int = 0
     prefetch: int = 4
+    verify_up_to_bytes: int = 2**28
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ _RANGES: dict[str, _Range] = {
     "seed": (lambda value: 0 <= value < 2**32, "must be at least 0 and below 2**32"),
     "data.num_workers": _NOT_NEGATIVE,
     "data.split.val_fraction": _FRACTION,
+    "data.verify_up_to_bytes": _NOT_NEGATIVE,
     "policy.noisy_video_condition_prob": _PROBABILITY,
     "policy.video_prefix_frames": _NOT_NEGATIVE,
     "training.action_loss_weight": _NOT_NEGATIVE,

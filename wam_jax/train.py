@@ -1,0 +1,72 @@
+"""`python -m wam_jax.train --config FILE`: trains one run from its configuration to its report.
+
+Arguments, configuration and run directory are checked here, before the seconds that importing the numerical stack
+takes; `wam_jax.training.run` does the rest. What cannot work is said in one line, with exit code 2. Other exit codes:
+0 the run is complete, or SIGTERM stopped it and it is saved; 1 an update was not finite; 130 Ctrl-C (saved as well).
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from absl import logging
+
+from wam_jax import cli
+from wam_jax.config import load
+from wam_jax.errors import InputError
+from wam_jax.training.start import plan_start
+
+_EPILOG = """\
+A config file defines get_config(), which returns an ml_collections ConfigDict; FILE:TEXT calls get_config("TEXT").
+--config.GROUP.FIELD=VALUE sets any field, and "none" unsets an optional one.
+
+The run directory gets run.json, metrics.jsonl, tensorboard/, checkpoints/STEP/, and in the end report.json and
+report.png. SIGTERM and Ctrl-C finish the update, save and end; the same command with --resume-from goes on from there.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    logging.set_verbosity(logging.ERROR)
+    arguments, overrides = _parser().parse_known_args(argv)
+    loaded = load(arguments.config, overrides)
+    start = plan_start(
+        loaded.config.name,
+        workdir=arguments.workdir,
+        resume_from=arguments.resume_from,
+        initialize_from=arguments.initialize_weights_from,
+    )
+    from wam_jax.data.store import open_store
+    from wam_jax.training.run import train
+
+    store = open_store(loaded.config.data.store)
+    return train(loaded, start, store, world_size=arguments.expected_world_size)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments as every other input error is said."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError("arguments", message, "see python -m wam_jax.train --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m wam_jax.train",
+        description="Train a world-action model.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", required=True, metavar="FILE", help="a config file, such as configs/quickstart.py")
+    parser.add_argument("--workdir", metavar="DIR", help="run directory (default: runs/NAME, or the resumed run's)")
+    parser.add_argument("--resume-from", metavar="RUN_OR_STEP", help="continue a run, or one of its checkpoints/STEP")
+    parser.add_argument(
+        "--initialize-weights-from", metavar="RUN_OR_STEP", help="start a new run with a checkpoint's parameters"
+    )
+    parser.add_argument("--expected-world-size", type=int, metavar="N", help="refuse to start on other than N devices")
+    return parser
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,217 @@
+"""One run from its configuration to its report, top to bottom.
+
+Devices, data, abstract state, shardings, restore or initialise, loop, report. Until the state is made nothing is
+allocated, and until the run record is written nothing is on disk, so that whatever cannot work leaves no trace.
+"""
+
+import dataclasses
+import functools
+import sys
+from pathlib import Path
+
+import jax
+from jax.sharding import Mesh
+
+from wam_jax.config import Config, LoadedConfig
+from wam_jax.data.loader import TrainData
+from wam_jax.data.store import Store
+from wam_jax.data.verify import verify_episode
+from wam_jax.errors import InputError
+from wam_jax.model import model_config
+from wam_jax.policies.base import check_batching_mode
+from wam_jax.policies.dual_expert import DualExpertPolicy, policy_from_config
+from wam_jax.training.checkpoint import CheckpointWriter, read_meta, restore_params, restore_state
+from wam_jax.training.interrupt import StopRequest
+from wam_jax.training.locate import Json, unfinished
+from wam_jax.training.loop import Loop
+from wam_jax.training.mesh import check_world_size, make_mesh, process_rows
+from wam_jax.training.metrics import MetricsFile, read_rows, truncate_rows
+from wam_jax.training.nonfinite import NonFiniteError
+from wam_jax.training.optimizer import Optimizer, make_optimizer
+from wam_jax.training.plots import PLOT_FILE, draw_report
+from wam_jax.training.programs import build_programs
+from wam_jax.training.record import check_contract, checkpoint_meta, run_record, write_run_record
+from wam_jax.training.report import summarise, table, write_report
+from wam_jax.training.sinks import ProgressBar, Recorder, TensorBoard
+from wam_jax.training.start import METRICS_FILE, Start, set_newer_aside
+from wam_jax.training.state import TrainState, abstract_state, initialise, start_from
+from wam_jax.training.strips import Strip, denoised_strips, store_codec
+from wam_jax.training.tree import count_values, leaf_names, parameter_counts
+
+
+def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int | None = None) -> int:
+    """Trains a run whose configuration, directory and store have been checked; returns the exit code.
+
+    Args:
+        loaded: the configuration.
+        start: where to write and what to continue.
+        store: the trajectories.
+        world_size: the number of devices that there must be, or None for any.
+    Raises:
+        InputError: devices, data or checkpoint do not fit; nothing was written.
+    """
+    config, steps = loaded.config, loaded.config.training.num_steps
+    check_world_size(world_size)
+    mesh = make_mesh(config.trainer.mesh)
+    data = open_data(config, store, mesh)
+    step = start.resume.step if start.resume else 0
+    if step > steps:
+        raise InputError("training.num_steps", steps, f"the checkpoint is at step {step} already; give more")
+    source_meta = read_meta(start.source) if start.source else None
+    if start.resume and source_meta:
+        check_contract(start.resume, source_meta, data.contract())
+
+    policy = make_policy(config, store)
+    optimizer = make_optimizer(config.training.optimizer, num_steps=steps)
+    abstract = abstract_state(mesh, policy, optimizer)
+    state = first_state(start, abstract, policy, optimizer, seed=config.seed)
+
+    record = describe(loaded, start, store, abstract, source_meta)
+    write_run_record(start.workdir, record)
+    programs = build_programs(
+        policy, optimizer, abstract=abstract, batch=data.validation()[0], samples_per_update=data.draws_per_step
+    )
+    with (
+        StopRequest() as stop,
+        open_recorder(start, num_steps=steps, step=step) as recorder,
+        CheckpointWriter(start.checkpoints, keep=config.training.max_checkpoints_to_keep) as checkpoints,
+    ):
+        loop = Loop(
+            config=config.training,
+            mesh=mesh,
+            programs=programs,
+            steps=data.steps,
+            held_out=data.validation(),
+            samples_per_update=data.draws_per_step,
+            recorder=recorder,
+            checkpoints=checkpoints,
+            meta=checkpoint_meta(
+                record, contract=data.contract(), samples_per_update=data.draws_per_step, seed=config.seed
+            ),
+            stop=stop,
+        )
+        try:
+            state, step = loop.run(state, step)
+        except NonFiniteError as error:
+            say(f"stopped: {error}")
+            return 1
+    if step < steps:
+        say(f"stopped at step {step} and saved; go on by --resume-from {start.workdir}")
+        return stop.exit_code
+    strips = held_out_strips(config, store, mesh, policy, state, data)
+    report(start.workdir, record, strips, sigma=config.validation.report_sigma)
+    return 0
+
+
+def open_data(config: Config, store: Store, mesh: Mesh) -> TrainData:
+    """The run's data, all of it checked where the store is small, else what is needed first."""
+    data = TrainData(config, store, rows=process_rows(mesh), ranks=mesh.size)
+    if int(store.index.num_bytes.sum()) <= config.data.verify_up_to_bytes:
+        for episode in range(len(store)):
+            verify_episode(store, episode)
+    data.validation()
+    return data
+
+
+def make_policy(config: Config, store: Store) -> DualExpertPolicy:
+    """The policy, sized by the configuration and the store."""
+    dims = store.manifest.dims
+    model = model_config(
+        config,
+        action_dim=dims.action_dim,
+        state_dim=dims.state_dim or 0,
+        text_dim=dims.text_dim or config.backbone.text_dim,
+        latent_height=dims.height,
+        latent_width=dims.width,
+        actions_per_frame=store.manifest.actions_per_frame,
+    )
+    policy = policy_from_config(config, model)
+    check_batching_mode(policy, config.data.batching.mode)
+    return policy
+
+
+def first_state(
+    start: Start, abstract: TrainState, policy: DualExpertPolicy, optimizer: Optimizer, *, seed: int
+) -> TrainState:
+    """The state to go on from: restored, made from other parameters, or fresh."""
+    if start.resume:
+        for name in unfinished(start.resume.directory):
+            say(f"{start.resume.directory / name} was cut short while being written and is left out")
+        state = restore_state(start.resume, abstract)
+        say(f"resumed from {start.resume.path}")
+        return state
+    if start.initialize:
+        params = restore_params(start.initialize, abstract.params)
+        leaves, size = len(leaf_names(params)), count_values(params)
+        say(f"took all {leaves} parameters ({size:,} numbers) from {start.initialize.path}")
+        return start_from(abstract, params, optimizer)
+    return initialise(abstract, policy, optimizer, seed=seed)
+
+
+def describe(loaded: LoadedConfig, start: Start, store: Store, abstract: TrainState, source_meta: Json | None) -> Json:
+    """The content of run.json."""
+    data = {
+        "store": loaded.config.data.store,
+        "fingerprint": store.fingerprint,
+        "episodes": len(store),
+        "dims": dataclasses.asdict(store.manifest.dims),
+    }
+    record = run_record(
+        start,
+        loaded.config,
+        overrides=loaded.overrides,
+        parameters=parameter_counts(abstract.params),
+        data=data,
+        source_meta=source_meta,
+    )
+    for name, (old, new) in record["launches"][-1]["changed"].items():
+        say(f"{name} was {old!r} and is {new!r} from here on")
+    say(f"{config_line(record)}; writing to {start.workdir}")
+    return record
+
+
+def config_line(record: Json) -> str:
+    """The run in one line: its name, its size, its devices."""
+    devices = record["launches"][-1]["devices"]
+    size = record["parameters"]["total"]
+    return f"{record['name']} ({record['run_id']}): {size:,} parameters on {devices['count']} x {devices['kind']}"
+
+
+def open_recorder(start: Start, *, num_steps: int, step: int) -> Recorder:
+    """Where rows go, after what lies beyond `step` has been taken back: rows, points of curves, checkpoints."""
+    kept = -1
+    if start.record and start.resume:
+        kept = step
+        for path in set_newer_aside(start.resume):
+            say(f"a newer checkpoint was set aside: {path}")
+    path = start.workdir / METRICS_FILE
+    earlier = truncate_rows(path, step=kept)
+    curves = TensorBoard(start.workdir / "tensorboard", kept=kept)
+    return Recorder([MetricsFile(path), curves, ProgressBar(total=num_steps, done=step)], earlier=earlier)
+
+
+def held_out_strips(
+    config: Config, store: Store, mesh: Mesh, policy: DualExpertPolicy, state: TrainState, data: TrainData
+) -> list[Strip]:
+    """The pictures of the report; none where the store has no codec."""
+    codec = store_codec(store)
+    if codec is None:
+        return []
+    denoise = jax.jit(functools.partial(policy.denoised_video, sigma=config.validation.report_sigma))
+    count = config.validation.report_draws
+    return denoised_strips(denoise, state.evaluated, data.validation(), mesh, codec, count=count)
+
+
+def report(workdir: Path, record: Json, strips: list[Strip], *, sigma: float) -> None:
+    """Prints the table and writes report.json and report.png."""
+    rows = read_rows(workdir / METRICS_FILE)
+    summary = summarise(rows, record=record)
+    write_report(workdir, summary)
+    draw_report(workdir / PLOT_FILE, rows, strips, title=record["name"], sigma=sigma)
+    print(table(summary))
+    say(f"wrote report.json and {PLOT_FILE} to {workdir}")
+
+
+def say(line: str) -> None:
+    """One line to the user, beside the progress bar."""
+    print(line, file=sys.stderr, flush=True)
