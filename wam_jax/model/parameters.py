@@ -59,11 +59,24 @@ def merge(config: ModelConfig, params: Params) -> DualExpert:
     """The model with these parameters, for use inside the function that was given them.
 
     Raises:
-        ValueError: if the tree is not that of `config`.
+        ValueError: if the names or shapes are not those of `config`.
     """
-    return nnx.merge(_graph(config), params)
+    graph, shapes = _template(config)
+    have = {_name(path): leaf.shape for path, leaf in jax.tree.leaves_with_path(params)}
+    wrong = [name for name in sorted(have | shapes) if have.get(name) != shapes.get(name)]
+    if wrong:
+        shown = f"{wrong[0]} is {have.get(wrong[0])} and should be {shapes.get(wrong[0])}"
+        raise ValueError(f"{len(wrong)} parameters are not those of this configuration: {shown}")
+    return nnx.merge(graph, params)
 
 
 @functools.lru_cache
-def _graph(config: ModelConfig) -> nnx.GraphDef[DualExpert]:
-    return nnx.graphdef(nnx.eval_shape(lambda: DualExpert(config, rngs=nnx.Rngs(0))))
+def _template(config: ModelConfig) -> tuple[nnx.GraphDef[DualExpert], dict[str, tuple[int, ...]]]:
+    """The model without its parameters, and the shape that belongs under each name."""
+    model = nnx.eval_shape(lambda: DualExpert(config, rngs=nnx.Rngs(0)))
+    leaves = jax.tree.leaves_with_path(nnx.to_pure_dict(nnx.state(model, nnx.Param)))
+    return nnx.graphdef(model), {_name(path): leaf.shape for path, leaf in leaves}
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
