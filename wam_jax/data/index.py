@@ -10,6 +10,7 @@ of it. An index that was read from a file is pickled as the file's path.
 
 import hashlib
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from etils import epath
 
 from wam_jax.data.fields import FIELDS
+from wam_jax.data.files import is_remote
 from wam_jax.errors import InputError
 
 ABSENT = -1
@@ -63,16 +65,16 @@ class Index:
             InputError: the file is missing or damaged, or lacks a column.
         """
         self._source = source if isinstance(source, pa.Table) else epath.Path(source)
-        names, self._length = _describe(self._source)
-        missing = [name for name in SCHEMA.names if name not in names]
+        self._lock = threading.Lock()
+        missing = [name for name in SCHEMA.names if name not in self._file.schema_arrow.names]
         if missing:
             raise InputError("index", missing, "these columns are missing; write the store again")
 
     def __len__(self) -> int:
-        return self._length
+        return self._file.metadata.num_rows
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_source": self._source, "_length": self._length}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._source,)
 
     @cached_property
     def extents(self) -> Mapping[str, np.ndarray]:
@@ -126,11 +128,13 @@ class Index:
         """The whole index as an Arrow table with the columns of `SCHEMA`."""
         return self._columns(SCHEMA.names)
 
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        return _open(self._source)
+
     def _columns(self, names: Sequence[str]) -> pa.Table:
-        if isinstance(self._source, pa.Table):
-            return self._source.select(names)
-        with self._source.open("rb") as file:
-            return pq.read_table(file, columns=list(names))
+        with self._lock:
+            return self._file.read(columns=list(names), use_threads=False)
 
     def _numbers(self, name: str) -> np.ndarray:
         return _readonly(self._columns([name])[name].to_numpy())
@@ -161,18 +165,24 @@ def fingerprint_of(index: Index) -> str:
     return digest.hexdigest()
 
 
-def _describe(source: epath.Path | pa.Table) -> tuple[list[str], int]:
-    """Names of the columns and number of rows."""
+def _open(source: epath.Path | pa.Table) -> pq.ParquetFile:
+    # Neither Python file objects nor `pq.read_table`: its threads may let go of such a file after the interpreter has
+    # begun to shut down, which aborts the process (pyarrow 26).
     if isinstance(source, pa.Table):
-        return source.column_names, source.num_rows
+        return pq.ParquetFile(pa.BufferReader(_in_memory(source)))
     try:
-        with source.open("rb") as file:
-            metadata = pq.read_metadata(file)
+        data = pa.BufferReader(source.read_bytes()) if is_remote(source) else pa.memory_map(str(source))
+        return pq.ParquetFile(data)
     except FileNotFoundError:
         raise InputError("index", str(source), "the file is missing; the store is incomplete") from None
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"index {source}", str(error), "a readable parquet file; copy it again") from None
-    return metadata.schema.to_arrow_schema().names, metadata.num_rows
+
+
+def _in_memory(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue()
 
 
 def _readonly(array: np.ndarray) -> np.ndarray:

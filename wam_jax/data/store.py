@@ -83,6 +83,11 @@ class Store:
             raise InputError("store.json: text", None, "this store has no text; write it with a text encoder")
         return self._texts.encode(instruction)
 
+    @property
+    def prompts(self) -> frozenset[str]:
+        """All prompts that `text` knows."""
+        return self._texts.prompts
+
     @cached_property
     def _texts(self) -> CachedTextEncoder:
         return CachedTextEncoder(self.path, fingerprint=self.manifest.text.fingerprint if self.manifest.text else None)
@@ -119,7 +124,7 @@ def open_store(path: epath.PathLike, *, check: bool = True) -> Store:
 
     Args:
         path: a directory, local or remote, or `embedded:NAME` for one that comes with the package.
-        check: whether to check files and lengths (`check_files`, `check_index`).
+        check: whether to check files, lengths and text (`check_files`, `check_index`, `check_text`).
     Raises:
         InputError: there is no complete store at `path`, it has a newer schema, a file is missing or truncated, or
             the index disagrees with itself or with the manifest.
@@ -134,6 +139,7 @@ def open_store(path: epath.PathLike, *, check: bool = True) -> Store:
     if check:
         check_files(store)
         check_index(store.index, store.manifest)
+        check_text(store)
     return store
 
 
@@ -156,6 +162,15 @@ def check_files(store: Store) -> None:
             raise InputError("payload", str(path), "the file is missing; copy the store again") from None
         if found != num_bytes:
             raise InputError(f"payload {path}", found, f"bytes, but {num_bytes} were written; copy it again")
+
+
+def check_text(store: Store) -> None:
+    """Raises InputError where the store has text, but not of every instruction."""
+    if store.manifest.text is None:
+        return
+    missing = sorted(set(store.index.instructions) - store.prompts)
+    if missing:
+        raise InputError("text", missing[0], f"{len(missing)} instructions have no vectors; write the store again")
 
 
 def _payload_files(store: Store) -> Iterable[tuple[str, int]]:

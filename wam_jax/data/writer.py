@@ -138,6 +138,10 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         if (episode.split or hashed_split(episode.id)) == "train":
             self._summarise(arrays)
 
+    def note(self, **facts: Any) -> None:
+        """Adds to the provenance what is known only after encoding."""
+        self._draft = dataclasses.replace(self._draft, provenance={**self._draft.provenance, **facts})
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

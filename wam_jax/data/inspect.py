@@ -1,0 +1,111 @@
+"""Shows what a trajectory store holds and whether it is sound.
+
+    python -m wam_jax.data.inspect STORE [--json] [--plot lengths.png] [--verify]
+
+Prints episodes per task and split, the histogram of lengths, sizes and missing fields. Files, lengths, text and
+fingerprint are always checked; `--verify` reads every episode and checks its checksum and its arrays too. Ends with
+code 1 if anything is wrong, 2 if there is no store that this version reads.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from wam_jax import cli
+from wam_jax.data.store import Store, open_store
+from wam_jax.data.survey import Survey, lengths_of, splits_of, survey
+from wam_jax.data.verify import find_problems
+
+_BAR = 40
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the report; returns 1 if anything is wrong with the store."""
+    parser = argparse.ArgumentParser(prog="python -m wam_jax.data.inspect", description=__doc__.split("\n")[0])
+    parser.add_argument("store", help="a store directory, or embedded:NAME")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the lengths into this file")
+    parser.add_argument("--verify", action="store_true", help="read every episode: checksums and arrays")
+    options = parser.parse_args(arguments)
+    store = open_store(options.store, check=False)
+    found = survey(store)
+    problems = list(find_problems(store, payloads=options.verify, progress=lambda rows: tqdm(rows, desc="verifying")))
+    if options.json:
+        print(json.dumps(dataclasses.asdict(found) | {"verified": options.verify, "problems": problems}, indent=1))
+    else:
+        print("\n".join([*tables(found), *_verdict(problems, len(store), verified=options.verify)]))
+    if options.plot:
+        plot_lengths(store, options.plot)
+    return 1 if problems else 0
+
+
+def tables(found: Survey) -> list[str]:
+    """The report as lines of text."""
+    manifest = found.manifest
+    encoder, text, payload = manifest["encoder"], manifest["text"], manifest["payload"]
+    lines = [
+        f"store        {found.path}",
+        f"schema       {manifest['schema']}, fingerprint {found.fingerprint[:16]}",
+        f"video        {encoder['name']} ({encoder['kind']}), stride {encoder['spatial_stride']} x "
+        f"{encoder['temporal_stride']}; {encoder['normaliser']}",
+        f"text         {text['name']}, {text['tokens']} x {text['dim']}" if text else "text         none",
+        f"payload      {payload['format']}, {payload['compression']}, {found.num_bytes / 1e6:.1f} MB of arrays",
+        f"actions      {manifest['actions_per_frame']} slots per latent frame",
+        "sizes        " + ", ".join(f"{name} {size}" for name, size in manifest["dims"].items()),
+    ]
+    return [*lines, "", *_episode_table(found), "", *_length_table(found), "", *_missing_table(found)]
+
+
+def plot_lengths(store: Store, path: Path) -> None:
+    """Draws the histogram of latent frames by split into an image file."""
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    frames, splits = lengths_of(store), splits_of(store)
+    names = sorted(set(splits))
+    chosen = [[length for length, split in zip(frames, splits, strict=True) if split == name] for name in names]
+    axes.hist(chosen, bins=min(30, int(frames.max() - frames.min()) + 1), stacked=True, label=names)
+    axes.set(xlabel="latent frames", ylabel="episodes", title=f"{store.path.name}: {len(store)} episodes")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def _episode_table(found: Survey) -> list[str]:
+    splits = sorted({split for counts in found.episodes.values() for split in counts})
+    width = max(len("total"), *(len(task) for task in found.episodes))
+    rows = [
+        f"{task:{width}}" + "".join(f"{counts.get(split, 0):>9}" for split in splits)
+        for task, counts in found.episodes.items()
+    ]
+    totals = (sum(counts.get(split, 0) for counts in found.episodes.values()) for split in splits)
+    head = f"{'task':{width}}" + "".join(f"{split:>9}" for split in splits)
+    return [head, *rows, f"{'total':{width}}" + "".join(f"{total:>9}" for total in totals)]
+
+
+def _length_table(found: Survey) -> list[str]:
+    most = max(count for _, _, count in found.histogram)
+    head = "latent frames  " + ", ".join(f"{name} {value:g}" for name, value in found.lengths.items())
+    rows = [
+        f"{low:>5} -{high:>5}  {count:>7}  {'#' * -(-_BAR * count // most)}".rstrip()
+        for low, high, count in found.histogram
+    ]
+    return [head, *rows]
+
+
+def _missing_table(found: Survey) -> list[str]:
+    return ["missing in episodes", *(f"  {name:28}{count:>7}" for name, count in found.missing.items())]
+
+
+def _verdict(problems: list[str], episodes: int, *, verified: bool) -> list[str]:
+    if problems:
+        return ["", *(f"PROBLEM {problem}" for problem in problems)]
+    what = f"{episodes} of {episodes} checksums verified" if verified else "payloads not read; --verify reads them"
+    return ["", f"sound: {what}"]
+
+
+if __name__ == "__main__":
+    cli.run(main)

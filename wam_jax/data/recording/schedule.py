@@ -1,0 +1,110 @@
+"""Recording many episodes on several processes, with a result that does not depend on how they were shared out.
+
+Every task takes its first seeds on which the expert succeeds: as many as were asked for, in ascending order. Recordings
+wait on disk, so memory holds one per process.
+"""
+
+import multiprocessing
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wam_jax.data.recording.rollout import Recording, record_episode
+from wam_jax.errors import InputError
+
+_FAILURES_PER_EPISODE = 4
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to record: `episodes` successes of each task, from `first_seed` on; see `record_episode` for the rest."""
+
+    tasks: tuple[str, ...]
+    episodes: int
+    first_seed: int
+    size: int
+    tail: int
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """A recording on disk, and its number of raw frames."""
+
+    task: str
+    seed: int
+    raw_frames: int
+    path: Path
+
+    def load(self) -> Recording:
+        """Reads the recording back."""
+        with np.load(self.path) as file:
+            arrays = {name: file[name] for name in ("frames", "actions", "states")}
+            return Recording(task=self.task, seed=self.seed, first_success=int(file["first_success"]), **arrays)
+
+
+def record_all(
+    request: Request, spool: Path, *, workers: int, on_episode: Callable[[Spooled], object]
+) -> list[Spooled]:
+    """Records everything that is asked for.
+
+    Args:
+        spool: an existing directory for the recordings, about 50 kB per raw frame of 128 pixels.
+        workers: processes.
+        on_episode: called in this process for each recording as it comes in.
+    Returns:
+        The recordings by task, in the order of the request, then by seed.
+    Raises:
+        InputError: an expert fails on too many seeds.
+    """
+    seeds = dict.fromkeys(request.tasks, request.first_seed + request.episodes)
+    found: dict[str, list[Spooled]] = {task: [] for task in request.tasks}
+    context = multiprocessing.get_context("spawn")  # A renderer does not survive a fork.
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+
+        def submit(task: str, seed: int) -> tuple[Future[Spooled | None], str]:
+            return pool.submit(_record, task, seed, request, spool), task
+
+        first = [(task, request.first_seed + i) for task in request.tasks for i in range(request.episodes)]
+        running = dict(submit(task, seed) for task, seed in first)
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
+                spooled = future.result()
+                if spooled is not None:
+                    found[task].append(spooled)
+                    on_episode(spooled)
+                    continue
+                _refuse_hopeless(task, tried=seeds[task] - request.first_seed, episodes=request.episodes)
+                running.update([submit(task, seeds[task])])
+                seeds[task] += 1
+    return [spooled for task in request.tasks for spooled in sorted(found[task], key=lambda item: item.seed)]
+
+
+def last_of_each_task(recordings: Sequence[Spooled]) -> set[Spooled]:
+    """The recordings that validate: the one with the highest seed of each task."""
+    return set({item.task: item for item in sorted(recordings, key=lambda item: item.seed)}.values())
+
+
+def _record(task: str, seed: int, request: Request, spool: Path) -> Spooled | None:
+    warnings.filterwarnings("ignore")  # The simulator's own; they would garble the progress bar.
+    recording = record_episode(task, seed, size=request.size, tail=request.tail)
+    if recording is None:
+        return None
+    path = spool / f"{task}-{seed:06d}.npz"
+    np.savez(
+        path,
+        frames=recording.frames,
+        actions=recording.actions,
+        states=recording.states,
+        first_success=recording.first_success,
+    )
+    return Spooled(task=task, seed=seed, raw_frames=len(recording.frames), path=path)
+
+
+def _refuse_hopeless(task: str, *, tried: int, episodes: int) -> None:
+    if tried >= episodes * (1 + _FAILURES_PER_EPISODE):
+        raise InputError("tasks", task, f"the expert failed on too many of {tried} seeds; leave the task out")
