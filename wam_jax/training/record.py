@@ -69,20 +69,18 @@ def write_run_record(workdir: Path, record: Json) -> None:
     replace_text(workdir / RUN_FILE, json.dumps(record, indent=1) + "\n")
 
 
-def checkpoint_meta(record: Json, *, contract: Json, samples_per_update: int, seed: int) -> Callable[[int], Json]:
+def checkpoint_meta(record: Json, contract: Json, *, samples_per_update: int) -> Callable[[int], Json]:
     """What a checkpoint says of its run, as a function of the updates done.
 
     Args:
         record: of the run.
         contract: what decides which draws make which update (`TrainData.contract`).
         samples_per_update: draws of an update.
-        seed: of the run.
     """
     fixed = {
         "format": _FORMAT,
         **{name: record[name] for name in ("run_id", "name", "parent", "config")},
         "overrides": record["launches"][-1]["overrides"],
-        "seed": seed,
         "data_contract": contract,
     }
     return lambda step: fixed | {"step": step, "next_draw": step * samples_per_update}

@@ -60,7 +60,6 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     source_meta = read_meta(start.source) if start.source else None
     if start.resume and source_meta:
         check_contract(start.resume, source_meta, data.contract())
-
     policy = make_policy(config, store)
     optimizer = make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
@@ -85,9 +84,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
             samples_per_update=data.draws_per_step,
             recorder=recorder,
             checkpoints=checkpoints,
-            meta=checkpoint_meta(
-                record, contract=data.contract(), samples_per_update=data.draws_per_step, seed=config.seed
-            ),
+            meta=checkpoint_meta(record, data.contract(), samples_per_update=data.draws_per_step),
             stop=stop,
         )
         try:

@@ -1,0 +1,135 @@
+"""What is saved is what is restored; what is damaged or does not fit is said."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.training.rigs import OPTIMIZER, TRAINING, Rig, make_rig
+from wam_jax.errors import InputError
+from wam_jax.training.checkpoint import CheckpointWriter, read_meta, restore_params, restore_state
+from wam_jax.training.locate import CheckpointRef, durable_steps
+from wam_jax.training.state import TrainState
+
+AVERAGED = dataclasses.replace(TRAINING, optimizer=dataclasses.replace(OPTIMIZER, ema_decay=0.9))
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return make_rig(config=AVERAGED)
+
+
+@pytest.fixture
+def state(rig: Rig) -> TrainState:
+    return rig.fresh(1)
+
+
+def save(directory: Path, state: TrainState, *steps: int, keep: int = 3) -> CheckpointRef:
+    with CheckpointWriter(directory, keep=keep) as writer:
+        for step in steps:
+            writer.save(step, state, {"step": step, "note": "kept"})
+    return CheckpointRef(directory, steps[-1], "--resume-from")
+
+
+def test_a_state_comes_back_bitwise_and_in_its_shards(tmp_path: Path, rig: Rig, state: TrainState) -> None:
+    back = restore_state(save(tmp_path, state, 4), rig.abstract)
+    jax.tree.map(np.testing.assert_array_equal, back, state)
+    assert jax.tree.map(lambda leaf: leaf.sharding, back) == jax.tree.map(lambda leaf: leaf.sharding, state)
+
+
+def test_a_checkpoint_says_what_the_run_is(tmp_path: Path, state: TrainState) -> None:
+    meta = read_meta(save(tmp_path, state, 4))
+    assert (meta["step"], meta["note"]) == (4, "kept")
+
+
+def test_the_newest_are_kept_and_a_step_is_saved_once(tmp_path: Path, state: TrainState) -> None:
+    save(tmp_path, state, 0, 4, 8, 8, 12, keep=2)
+    assert durable_steps(tmp_path) == [8, 12]
+
+
+def test_parameters_alone_come_back(tmp_path: Path, rig: Rig, state: TrainState) -> None:
+    params = restore_params(save(tmp_path, state, 4), rig.abstract.params)
+    jax.tree.map(np.testing.assert_array_equal, params, state.params)
+
+
+def test_parameters_are_cast_to_the_dtype_that_is_wanted(tmp_path: Path, rig: Rig, state: TrainState) -> None:
+    wanted = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jax.numpy.bfloat16, sharding=leaf.sharding), rig.abstract.params
+    )
+    params = restore_params(save(tmp_path, state, 4), wanted)
+    np.testing.assert_array_equal(params["head"]["kernel"], state.params["head"]["kernel"].astype(jax.numpy.bfloat16))
+
+
+def files(path: Path) -> list[Path]:
+    return [file for file in path.rglob("*") if file.is_file()]
+
+
+def truncate(path: Path) -> None:
+    for file in files(path / "optimizer"):
+        if file.parent.name == "d":
+            os.truncate(file, file.stat().st_size // 2)
+
+
+def remove(path: Path) -> None:
+    for file in files(path / "params"):
+        file.unlink()
+
+
+def empty(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+
+
+@pytest.mark.parametrize("damage", [truncate, remove, empty])
+def test_a_damaged_checkpoint_is_said_and_the_one_before_is_offered(
+    tmp_path: Path, rig: Rig, state: TrainState, damage: Callable[[Path], None]
+) -> None:
+    ref = save(tmp_path, state, 4, 8)
+    damage(ref.path)
+    with pytest.raises(InputError) as error:
+        restore_state(ref, rig.abstract)
+    assert "this checkpoint is damaged" in str(error.value)
+    assert str(error.value).endswith(f"--resume-from {tmp_path / '4'}")
+
+
+def test_a_flipped_bit_is_found(tmp_path: Path, state: TrainState) -> None:
+    large = jax.device_put(np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32), state.step.sharding)
+    state = dataclasses.replace(state, params={"kernel": large})
+    ref = save(tmp_path, state, 4)
+    file = max(files(ref.path / "params"), key=lambda file: file.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), state)
+    with pytest.raises(InputError, match="the values of params differ from their checksums"):
+        restore_state(ref, abstract)
+
+
+def changed(rig: Rig, **leaves: Any) -> Any:
+    head = rig.abstract.params["head"] | leaves
+    return rig.abstract.params | {"head": {name: leaf for name, leaf in head.items() if leaf is not None}}
+
+
+def test_parameters_that_do_not_fit_are_named_and_counted(tmp_path: Path, rig: Rig, state: TrainState) -> None:
+    ref, kernel = save(tmp_path, state, 4), rig.abstract.params["head"]["kernel"]
+    wide = jax.ShapeDtypeStruct((9, 1), kernel.dtype, sharding=kernel.sharding)
+    for params, message in (
+        (changed(rig, scale=kernel), r"fits 4 of 5 parameters: 1 missing \(head/scale\)"),
+        (changed(rig, bias=None), r"fits 3 of 3 parameters: 1 unknown \(head/bias\)"),
+        (changed(rig, kernel=wide), r"fits 3 of 4 .* of another shape \(head/kernel \(4, 1\), not \(9, 1\)\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            restore_params(ref, params)
+
+
+def test_a_moving_average_is_neither_made_up_nor_dropped(tmp_path: Path, rig: Rig, state: TrainState) -> None:
+    plain = make_rig()
+    with pytest.raises(InputError, match=r"training\.optimizer\.ema_decay = None: the run of .* had it otherwise"):
+        restore_state(save(tmp_path / "a", state, 4), plain.abstract)
+    with pytest.raises(InputError, match=r"training\.optimizer\.ema_decay = 'a decay'"):
+        restore_state(save(tmp_path / "b", plain.fresh(), 4), rig.abstract)

@@ -1,0 +1,34 @@
+"""The first signal is noted, the second one does what it always did."""
+
+import os
+import signal
+
+import pytest
+
+from wam_jax.training.interrupt import StopRequest
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_the_first_signal_is_noted(number: signal.Signals, code: int) -> None:
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        assert (stop.requested, stop.exit_code) == (False, 0)
+        os.kill(os.getpid(), number)
+        assert (stop.requested, stop.exit_code) == (True, code)
+        assert signal.getsignal(number) is before
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_interrupt_is_not_held_up() -> None:
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_handlers_are_put_back_without_a_signal() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with StopRequest():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
