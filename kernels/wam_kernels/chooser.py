@@ -49,7 +49,7 @@ def _automatic(problem: Problem, target: Target) -> Backend:
             return _announced(Reference(), target, "the score matrix is no larger than a tile")
         return _announced(Xla(), target, "no kernel is written for this platform")
     refusals = []
-    for name in ():
+    for name in reversed(IMPLEMENTATIONS[2:]):
         backend = _named(name)
         reason = backend.refusal(problem, target)
         if reason is None:
@@ -64,6 +64,14 @@ def _named(implementation: str | Backend) -> Backend:
             return Reference()
         case "xla":
             return Xla()
+        case "pallas_triton":
+            from wam_kernels.pallas_triton import PallasTriton
+
+            return PallasTriton()
+        case "pallas_mosaic":
+            from wam_kernels.pallas_mosaic import PallasMosaic
+
+            return PallasMosaic()
         case str():
             raise ValueError(f"implementation = {implementation!r}; known are {', '.join(IMPLEMENTATIONS)}, or None")
         case _:

@@ -22,8 +22,12 @@ from jax.ad_checkpoint import checkpoint_name
 from wam_kernels.backend import Mask, accumulator
 
 LOG2E = math.log2(math.e)
-MASKED = -1e30
-"""The score of an invisible pair. Finite, so that a row without keys makes no NaN on the way to its zero."""
+MASKED, LEAST_PEAK = -1e30, -5e29
+"""The score of an invisible pair, and where an online softmax starts its running maximum.
+
+Both are finite, so that a row without keys makes no NaN on its way to zero. With the maximum never below `LEAST_PEAK`
+the probability of an invisible pair is `exp2(MASKED - LEAST_PEAK) = 0` in every row: masking the scores is enough.
+"""
 
 
 class Kernels(Protocol):

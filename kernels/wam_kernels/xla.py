@@ -21,7 +21,7 @@ from jax import lax
 from wam_kernels.backend import Mask, Problem, TileSize, accumulator, pad_axis
 from wam_kernels.target import Target
 from wam_kernels.tiles import TileList
-from wam_kernels.vjp import LOG2E, MASKED, attend_with_kernels
+from wam_kernels.vjp import LEAST_PEAK, LOG2E, MASKED, attend_with_kernels
 
 _TILE = 128
 _SMALLEST_TILE = 16
@@ -150,17 +150,17 @@ def _forward_row(row: _Row, size: TileSize) -> tuple[jax.Array, jax.Array]:
             acc, peak, total = carry
             j = row.tiles.across[at]
             scores = _product("hqd,hkd->hqk", q, _cut(row.k, j, key_tile))
-            visible = _visible(row, i, j, size) if masked else None
-            scores = _select(visible, scores, MASKED)
+            if masked:
+                scores = jnp.where(_visible(row, i, j, size), scores, MASKED)
             new_peak = jnp.maximum(peak, scores.max(-1))
-            p = _select(visible, jnp.exp2(scores - new_peak[..., None]), 0.0)
+            p = jnp.exp2(scores - new_peak[..., None])
             shrink = jnp.exp2(peak - new_peak)
             acc = acc * shrink[..., None] + _product("hqk,hkd->hqd", p, _cut(row.v, j, key_tile))
             return acc, new_peak, total * shrink + p.sum(-1)
 
         start = (
             jnp.zeros((heads, query_tile, head_dim), dtype),
-            jnp.full((heads, query_tile), MASKED, dtype),
+            jnp.full((heads, query_tile), LEAST_PEAK, dtype),
             jnp.zeros((heads, query_tile), dtype),
         )
         acc, peak, total = _visit_line(row.tiles, i, visit, start)
@@ -187,8 +187,10 @@ def _backward_row(row: _Row, upstream: _Upstream, size: TileSize) -> tuple[jax.A
             dq, dk, dv = carry
             j = row.tiles.across[at]
             k, v = _cut(row.k, j, key_tile), _cut(row.v, j, key_tile)
-            p = jnp.exp2(_product("hqd,hkd->hqk", q, k) - lse2)
-            p = _select(_visible(row, i, j, size) if masked else None, p, 0.0)
+            scores = _product("hqd,hkd->hqk", q, k)
+            if masked:
+                scores = jnp.where(_visible(row, i, j, size), scores, MASKED)
+            p = jnp.exp2(scores - lse2)
             ds = p * (_product("hqd,hkd->hqk", do, v) - delta)
             dk = _add(dk, j, _product("hqk,hqd->hkd", ds, q))
             dv = _add(dv, j, _product("hqk,hqd->hkd", p, do))
@@ -227,10 +229,6 @@ def _cut(x: jax.Array, tile: jax.Array, size: int, axis: int = 1) -> jax.Array:
 def _add(x: jax.Array, tile: jax.Array, part: jax.Array) -> jax.Array:
     size = part.shape[1]
     return lax.dynamic_update_slice_in_dim(x, _cut(x, tile, size) + part, tile * size, 1)
-
-
-def _select(visible: jax.Array | None, x: jax.Array, other: float) -> jax.Array:
-    return x if visible is None else jnp.where(visible, x, other)
 
 
 def _product(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
