@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from wam_jax.data.manifest import EncoderRecord
+from wam_jax.data.store import CODEC, Store
 from wam_jax.data.tensorio import decode_tensors, encode_tensors
 from wam_jax.errors import InputError
 
@@ -121,6 +122,16 @@ def codec_from_bytes(data: bytes, *, source: str) -> KltCodec:
     if missing:
         raise InputError(source, missing, "these arrays are missing; a file written by `KltCodec.to_bytes`")
     return KltCodec(**{name: arrays[name] for name in _ARRAYS})
+
+
+def codec_of(store: Store) -> KltCodec | None:
+    """The codec that made a store's latents, or None where the store keeps none, as with a real VAE.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = store.path / CODEC
+    return codec_from_bytes(path.read_bytes(), source=str(path)) if path.exists() else None
 
 
 def blocks_of(frames: np.ndarray, patch: int) -> np.ndarray:

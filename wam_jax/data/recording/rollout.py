@@ -1,5 +1,6 @@
 """One demonstration: the expert acts until the task is done, and a few steps longer."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ class Recording:
     states: np.ndarray
 
 
-def record_episode(task: str, seed: int, *, size: int, tail: int) -> Recording | None:
+def record_episode(task: str, seed: int, size: int, tail: int) -> Recording | None:
     """Rolls out and renders one episode; the same arguments give bitwise the same recording.
 
     Args:
@@ -40,8 +41,13 @@ def record_episode(task: str, seed: int, *, size: int, tail: int) -> Recording |
     Returns:
         The recording, or None where the expert fails.
     """
-    simulator, expert = Simulator(task, seed), expert_of(task)
-    camera = Camera(simulator.env, size=size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Every expert's step warns that the simulator will clip its action.
+        return _roll_out(Simulator(task, seed), task, seed, size=size, tail=tail)
+
+
+def _roll_out(simulator: Simulator, task: str, seed: int, *, size: int, tail: int) -> Recording | None:
+    expert, camera = expert_of(task), Camera(simulator.env, size=size)
     frames, states, actions, first_success = [camera.frame()], [simulator.state], [], None
     while len(actions) < (MAX_STEPS if first_success is None else min(MAX_STEPS, first_success + tail)):
         action = np.clip(expert.get_action(simulator.observation), -1, 1).astype(np.float32)

@@ -5,7 +5,6 @@ wait on disk, so memory holds one per process.
 """
 
 import multiprocessing
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -46,8 +45,17 @@ class Spooled:
             return Recording(task=self.task, seed=self.seed, first_success=int(file["first_success"]), **arrays)
 
 
+Record = Callable[[str, int, int, int], Recording | None]
+"""`record_episode`, or what takes its place: task, seed, size and tail to a recording, None where the expert fails."""
+
+
 def record_all(
-    request: Request, spool: Path, *, workers: int, on_episode: Callable[[Spooled], object]
+    request: Request,
+    spool: Path,
+    *,
+    workers: int,
+    on_episode: Callable[[Spooled], object],
+    record: Record = record_episode,
 ) -> list[Spooled]:
     """Records everything that is asked for.
 
@@ -55,6 +63,7 @@ def record_all(
         spool: an existing directory for the recordings, about 50 kB per raw frame of 128 pixels.
         workers: processes.
         on_episode: called in this process for each recording as it comes in.
+        record: a function of an importable module, for it is called in other processes.
     Returns:
         The recordings by task, in the order of the request, then by seed.
     Raises:
@@ -66,7 +75,7 @@ def record_all(
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
 
         def submit(task: str, seed: int) -> tuple[Future[Spooled | None], str]:
-            return pool.submit(_record, task, seed, request, spool), task
+            return pool.submit(_spool, record, task, seed, request, spool), task
 
         first = [(task, request.first_seed + i) for task in request.tasks for i in range(request.episodes)]
         running = dict(submit(task, seed) for task, seed in first)
@@ -89,9 +98,8 @@ def last_of_each_task(recordings: Sequence[Spooled]) -> set[Spooled]:
     return set({item.task: item for item in sorted(recordings, key=lambda item: item.seed)}.values())
 
 
-def _record(task: str, seed: int, request: Request, spool: Path) -> Spooled | None:
-    warnings.filterwarnings("ignore")  # The simulator's own; they would garble the progress bar.
-    recording = record_episode(task, seed, size=request.size, tail=request.tail)
+def _spool(record: Record, task: str, seed: int, request: Request, spool: Path) -> Spooled | None:
+    recording = record(task, seed, request.size, request.tail)
     if recording is None:
         return None
     path = spool / f"{task}-{seed:06d}.npz"
