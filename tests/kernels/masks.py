@@ -45,9 +45,10 @@ def holes(queries: int, keys: int) -> np.ndarray:
 
 
 def clean_and_noisy(chunks: int, chunk: int, samples: int) -> np.ndarray:
-    """Samples of clean tokens, then their noisy copies; whole earlier chunks are seen, so tiles are full and not
-    symmetric.""" half = chunks * chunk ranges = np.zeros((1, 2 * half * samples, 2, 2), np.int32) for token in range(2
-    * half * samples):
+    """Samples of clean tokens, then their noisy copies. Whole chunks are seen: tiles are full, and not symmetric."""
+    half = chunks * chunk
+    ranges = np.zeros((1, 2 * half * samples, 2, 2), np.int32)
+    for token in range(2 * half * samples):
         base, inside = token // (2 * half) * 2 * half, token % (2 * half)
         past = inside % half // chunk * chunk
         if inside < half:
