@@ -22,7 +22,10 @@ def refused(path: str, *overrides: str) -> str:
     [
         ("data.batching.mode=packed", "data.batching.mode = 'packed': not supported yet; use 'strict'"),
         ("data.batching.max_tokens=100", "not supported yet; use None"),
-        ("policy.sequence_contract=other", "not supported yet; use 'default'"),
+        (
+            "policy.sequence_contract=other",
+            "must be one of 'default', 'context_frame', 'prefix_frame', 'rollout_parity",
+        ),
         ("seed=-1", "seed = -1: must be at least 0 and below 2**32"),
         ("data.train_batch_size=0", "data.train_batch_size = 0: must be above 0"),
         ("data.num_workers=-1", "must not be negative"),
@@ -38,8 +41,6 @@ def refused(path: str, *overrides: str) -> str:
         ("backbone.head_dim=16", "every part must be even"),
         ("backbone.freq_dim=7", "must be even"),
         ("backbone.patch_size=(2,2,2)", "must be (1, height, width)"),
-        ("policy.num_action_layers=3", "must be backbone.num_layers 1"),
-        ("policy.generalist_mode_text_token=true", "only for policy.program generalist_joint_denoising"),
         ("data.sample_construction.mode=uniform_segment", "max_segment_frames = None: 'uniform_segment' needs"),
         ("data.sample_construction.max_segment_frames=9", "only mode 'uniform_segment' cuts"),
         ("trainer.mesh=(-1,-1)", "at most one -1"),
@@ -61,18 +62,6 @@ def test_one_field_out_of_range(config_file: File, override: str, message: str) 
 def test_segment_lengths_must_agree(config_file: File, overrides: tuple[str, ...], message: str) -> None:
     group = "data.sample_construction."
     assert message in refused(config_file(), group + "mode=uniform_segment", *(group + each for each in overrides))
-
-
-def test_requiring_condition_latents_needs_using_them(config_file: File) -> None:
-    overrides = ("policy.require_condition_latents=true", "policy.use_condition_latents=false")
-    assert "needs policy.use_condition_latents" in refused(config_file(), *overrides)
-
-
-def test_a_coupled_clock_needs_a_program_that_has_one(config_file: File, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SUPPORTED, "policy.program", ("joint", "forward_dynamics"))
-    overrides = ("policy.joint_timestep_coupling=match_sigma", "policy.program=forward_dynamics")
-    assert "forward_dynamics has no joint clock" in refused(config_file(), *overrides)
-    assert load(config_file(), [f"--config.{overrides[0]}"]).config.policy.joint_timestep_coupling == "match_sigma"
 
 
 def test_the_table_of_what_is_supported_names_real_fields() -> None:

@@ -10,6 +10,7 @@ from wam_jax.errors import InputError
 
 CHOICE = Literal["a", "b"]
 PAIR = tuple[int, int]
+PAIRS = tuple[tuple[str, float], ...]
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ PAIR = tuple[int, int]
         (str, "3", "3"),
         (CHOICE, "b", "b"),
         (PAIR, [1, 2], (1, 2)),
+        (PAIRS, [["a", 1], ("b", 2.5)], (("a", 1.0), ("b", 2.5))),
+        (PAIRS, (), ()),
         (int | None, None, None),
     ],
 )
@@ -49,6 +52,8 @@ def test_values_of_the_type_are_kept(hint: object, value: object, kept: object) 
         (PAIR, (1, 2, 3)),
         (PAIR, (1, 2.0)),
         (PAIR, 1),
+        (PAIRS, "a"),
+        (PAIRS, (("a", 1), ("b",))),
         (int | None, "none"),
         (int, np.zeros(2)),
     ],
@@ -70,6 +75,7 @@ def test_values_of_another_type_are_refused_by_name(hint: object, value: object)
         (CHOICE, "a", "a"),
         (PAIR, "3,4", (3, 4)),
         (PAIR, "(-1, 4)", (-1, 4)),
+        (PAIRS, "[('a', 1)]", (("a", 1.0),)),
         (float | None, "none", None),
         (float | None, "0.5", 0.5),
     ],

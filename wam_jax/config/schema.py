@@ -18,6 +18,16 @@ Program = Literal[
     "forward_dynamics",
     "inverse_dynamics",
 ]
+Contract = Literal[
+    "default",
+    "context_frame",
+    "prefix_frame",
+    "rollout_parity_single_frame_perchunk_proprio",
+    "legacy_prefix_single_frame_perchunk_proprio",
+]
+Source = Literal["real_demo", "counterfactual_dynamics"]
+ObjectiveName = Literal["joint", "action_conditioned_video", "video_conditioned_action"]
+Route = tuple[Source, ObjectiveName, float]
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,22 @@ class BatchingConfig:
 
 
 @dataclass(frozen=True)
+class LossRangeConfig:
+    """Which frames of joint samples are supervised: half-open ranges, frames of the sample counted from 0.
+
+    Where both ends of a stream's own range are None, the range `loss_frame_start` to `loss_frame_end` holds, which also
+    is the history; where those are None too, the video is supervised behind the history and the actions everywhere.
+    """
+
+    loss_frame_start: int | None = None
+    loss_frame_end: int | None = None
+    latent_loss_frame_start: int | None = None
+    latent_loss_frame_end: int | None = None
+    action_loss_frame_start: int | None = None
+    action_loss_frame_end: int | None = None
+
+
+@dataclass(frozen=True)
 class SampleConstructionConfig:
     """How a stored episode becomes a sample.
 
@@ -39,6 +65,10 @@ class SampleConstructionConfig:
     `min_segment_frames` to `max_segment_frames` in steps of `segment_length_stride` (fixed to the maximum unless
     `randomize_segment_length`) and whose start is every start that has room for it. `chunk_size` and `window_size` are
     upper bounds when `randomize_geometry`, else the values.
+
+    Chunks are counted from frame 0, with `next_after_context` from the first supervised frame. The observed frame of a
+    conditional sample is the first of its segment, or with `history` the last of the history that was drawn (never so
+    for branches, which begin at theirs). Actions of the frame that a segment begins with are `fill_value` and masked.
     """
 
     mode: Literal["full_segment", "uniform_segment"] = "full_segment"
@@ -51,6 +81,27 @@ class SampleConstructionConfig:
     window_size: int = 8
     state_horizon: int = 1
     sample_order_mode: Literal["epoch", "replacement"] = "epoch"
+    target_alignment: Literal["legacy", "next_after_context"] = "legacy"
+    conditional_start: Literal["segment", "history"] = "segment"
+    fill_group: Literal["masked", "supervised"] = "masked"
+    fill_value: Literal["zero", "first"] = "zero"
+    loss_range: LossRangeConfig = field(default_factory=LossRangeConfig)
+
+
+@dataclass(frozen=True)
+class RoutingConfig:
+    """Which objectives a routed program trains, on which episodes, and how often: routes (source, objective, weight).
+
+    Episodes whose source in the store is one of `counterfactual_sources` are `counterfactual_dynamics`, all others
+    `real_demo`. Draws of `objective_group` consecutive positions share their route; None takes the number of ranks at
+    the run's start, which is stored and kept. An epoch has `length_multiplier` times as many draws as the route with
+    the most samples. Without routes a program trains its one objective on the real demonstrations.
+    """
+
+    routes: tuple[Route, ...] = ()
+    counterfactual_sources: tuple[str, ...] = ("counterfactual_dynamics",)
+    objective_group: int | None = None
+    length_multiplier: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +126,7 @@ class DataConfig:
     batching: BatchingConfig = field(default_factory=BatchingConfig)
     sample_construction: SampleConstructionConfig = field(default_factory=SampleConstructionConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
+    routing: RoutingConfig = field(default_factory=RoutingConfig)
     num_workers: int = 0
     prefetch: int = 4
     verify_up_to_bytes: int = 2**28
@@ -91,7 +143,7 @@ class PolicyConfig:
     history_stream_visibility: Literal["full", "video_queries_video_only", "video_only"] = "full"
     noisy_video_condition_prob: float = 0.5
     proprio_context_mode: Literal["none", "per_chunk_additive", "text_context_token"] = "none"
-    sequence_contract: str = "default"
+    sequence_contract: Contract = "default"
     context_condition_latent_source: Literal["video_latents", "single_frame_condition_latent"] = "video_latents"
     use_condition_latents: bool = True
     require_condition_latents: bool = False

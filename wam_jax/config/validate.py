@@ -7,17 +7,14 @@ and what would be accepted; rules that need the store's sizes are checked where 
 from collections.abc import Callable
 from typing import Any
 
-from wam_jax.config import names
-from wam_jax.config.schema import Config
+from wam_jax.config import names, recipe
+from wam_jax.config.schema import Config, LossRangeConfig
 from wam_jax.errors import InputError
-from wam_jax.sequence.programs import PROGRAMS
 from wam_jax.sequence.rope import axis_split
 
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "data.batching.mode": ("strict",),
     "data.batching.max_tokens": (None,),
-    "policy.program": ("joint",),
-    "policy.sequence_contract": ("default",),
     "training.sample_loss_weight_mode": ("none",),
 }
 
@@ -34,6 +31,7 @@ _RANGES: dict[str, _Range] = {
     "data.num_workers": _NOT_NEGATIVE,
     "data.split.val_fraction": _FRACTION,
     "data.verify_up_to_bytes": _NOT_NEGATIVE,
+    **{f"{recipe.LOSS_RANGE}.{name}": _NOT_NEGATIVE for name in names.declared(LossRangeConfig)},
     "policy.noisy_video_condition_prob": _PROBABILITY,
     "policy.video_prefix_frames": _NOT_NEGATIVE,
     "training.action_loss_weight": _NOT_NEGATIVE,
@@ -66,7 +64,7 @@ def validate(config: Config) -> None:
         allows, wanted = _RANGES.get(name, _POSITIVE)
         if isinstance(value, int | float) and not isinstance(value, bool) and not allows(value):
             raise InputError(name, value, wanted)
-    for rule in (_segments, _policy, _backbone, _optimizer, _mesh):
+    for rule in (_segments, *recipe.RULES, _backbone, _optimizer, _mesh):
         rule(config)
 
 
@@ -91,30 +89,6 @@ def _segments(config: Config) -> None:
         )
     if sample.randomize_segment_length and shortest is None:
         raise InputError(f"{at}.min_segment_frames", None, "randomize_segment_length needs the shortest length")
-
-
-def _policy(config: Config) -> None:
-    policy, program = config.policy, PROGRAMS[config.policy.program]
-    if policy.joint_timestep_coupling != "independent" and not program.joint_clock:
-        clocked = ", ".join(name for name, other in PROGRAMS.items() if other.joint_clock)
-        raise InputError(
-            "policy.joint_timestep_coupling",
-            policy.joint_timestep_coupling,
-            f"{program.name} has no joint clock; use 'independent', or one of the programs {clocked}",
-        )
-    if policy.generalist_mode_text_token and program.name != "generalist_joint_denoising":
-        raise InputError(
-            "policy.generalist_mode_text_token", True, "only for policy.program generalist_joint_denoising"
-        )
-    if policy.require_condition_latents and not policy.use_condition_latents:
-        raise InputError("policy.require_condition_latents", True, "needs policy.use_condition_latents")
-    layers = policy.num_action_layers
-    if layers is not None and layers != config.backbone.num_layers:
-        raise InputError(
-            "policy.num_action_layers",
-            layers,
-            f"blocks are paired; must be backbone.num_layers {config.backbone.num_layers}",
-        )
 
 
 def _backbone(config: Config) -> None:

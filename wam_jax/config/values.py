@@ -1,6 +1,7 @@
 """One value of a configuration against the type its field declares, and the text of a command line as such a value.
 
-Types are those the schema uses: `bool`, `int`, `float`, `str`, `Literal`, tuples of fixed length, and `X | None`.
+Types are those the schema uses: `bool`, `int`, `float`, `str`, `Literal`, tuples of fixed length or of equal items, and
+`X | None`.
 Nothing is converted but an integer given for a float: `8` is no text, `1.0` no integer and `True` no number.
 """
 
@@ -23,6 +24,8 @@ def describe(hint: Any) -> str:
         return f"{describe(arguments[0])}, or None"
     if origin is typing.Literal:
         return "one of " + ", ".join(repr(choice) for choice in arguments)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return f"a tuple of items, each {describe(arguments[0])}"
     if origin is tuple:
         return f"a tuple of {len(arguments)}: ({', '.join(describe(item) for item in arguments)})"
     return {bool: "true or false", int: "an integer", float: "a finite number", str: "a text"}[hint]
@@ -45,8 +48,10 @@ def checked(hint: Any, value: Any, *, field: str) -> Any:
         if value is None:
             return None
         return checked(arguments[0], value, field=field)
-    if origin is tuple and isinstance(value, tuple | list) and len(value) == len(arguments):
-        return tuple(checked(kind, item, field=field) for kind, item in zip(arguments, value, strict=True))
+    if origin is tuple and isinstance(value, tuple | list):
+        kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        if len(value) == len(kinds):
+            return tuple(checked(kind, item, field=field) for kind, item in zip(kinds, value, strict=True))
     if origin is typing.Literal and isinstance(value, str) and value in arguments:
         return value
     if origin is None and _is_a(hint, value):

@@ -15,6 +15,11 @@ class Objective(IntEnum):
         """Whether one stream is given clean: forward dynamics (FDM) or inverse dynamics (IDM)."""
         return self is not Objective.JOINT
 
+    @property
+    def label(self) -> str:
+        """The name in configurations and metrics."""
+        return self.name.lower()
+
 
 FORWARD_DYNAMICS = Objective.ACTION_CONDITIONED_VIDEO
 INVERSE_DYNAMICS = Objective.VIDEO_CONDITIONED_ACTION
