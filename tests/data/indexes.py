@@ -18,6 +18,7 @@ def make_index(
     frames: Sequence[int],
     *,
     splits: Sequence[str | None] | None = None,
+    sources: Sequence[str] | None = None,
     extents: Mapping[str, Sequence[int | None]] | None = None,
 ) -> Index:
     """One episode `ep0`, `ep1`, ... for each length, A = 2; `extents` adds fields."""
@@ -27,7 +28,7 @@ def make_index(
         rows.append(
             {
                 "id": f"ep{i}",
-                "source": "none",
+                "source": sources[i] if sources else "none",
                 "task": "none",
                 "instruction": "",
                 "fps": 20.0,

@@ -18,7 +18,8 @@ RANDOM_LENGTHS = {
     "max_segment_frames": 9,
     "randomize_segment_length": True,
 }
-INDEX = make_index([4, 9, 17, 6], extents={"text_context": [3, None, 0, 2]})
+STATES = {"proprio_context_frames": [4, None, 17, None], "state": [None, 33, None, 21]}
+INDEX = make_index([4, 9, 17, 6], extents={"text_context": [3, None, 0, 2], **STATES})
 MODES = pytest.mark.parametrize("construction", [{}, RANDOM_LENGTHS, {"randomize_geometry": False}])
 
 
@@ -68,9 +69,11 @@ def test_text_is_dropped_at_the_configured_rate_and_never_in_validation():
     assert not draw({}, 0, 800, training=dropout, phase=Phase.VALIDATION).drop_text.any()
 
 
-def test_proprio_tokens_are_one_a_chunk():
-    draws = draw({}, 0, 60, policy={"proprio_context_mode": "text_context_token"})
-    assert np.array_equal(draws.num_proprio, np.ceil(draws.num_frames / draws.chunk_size))
+def test_proprio_tokens_are_one_a_chunk_or_one_where_there_is_nothing_but_raw_states():
+    draws = draw({}, 0, 60, policy={"program": "joint", "proprio_context_mode": "text_context_token"})
+    per_chunk = np.isin(draws.episode, [0, 2])
+    assert np.array_equal(draws.num_proprio[per_chunk], np.ceil(draws.num_frames / draws.chunk_size)[per_chunk])
+    assert set(draws.num_proprio[~per_chunk]) == {1}
     assert not draw({}, 0, 60).num_proprio.any()
 
 

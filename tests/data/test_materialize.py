@@ -36,7 +36,7 @@ def store(tmp_path_factory) -> Store:
 def materializer(store: Store, config: Config = CONFIG, *, samples: int = 2, clean_differs: bool = True):
     rung = top_rung(make_law_of(store, config), samples=samples, multiple=4)
     reader = SampleReader(config, store, row_constants(config, store.manifest))
-    return Materializer(reader, rung, clean_differs=clean_differs)
+    return Materializer(reader, rung, clean_differs=clean_differs, video_states=True)
 
 
 def make_law_of(store: Store, config: Config = CONFIG):

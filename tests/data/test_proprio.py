@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wam_jax.data.proprio import frame_states, num_chunks, state_of_chunks, state_of_frames
+from wam_jax.data.proprio import frame_states, num_chunks, state_of_frames, state_tokens
 
 STATES = np.arange(1, 6, dtype=np.float32)[:, None] * [1, 10]  # five frames
 RAW = np.repeat(STATES, 4, axis=0)[: 1 + 4 * 4]  # anchors at 0, 4, 8, ...: the same states
@@ -50,11 +50,34 @@ def test_frame_states_come_before_raw_states_and_those_before_chunks():
     assert frame_states({"proprio_context_state": STATES}, 4) is None
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+@pytest.mark.parametrize("origin", [0, 1, 2])
+def test_frames_behind_a_prefix_equal_the_formula(chunk, origin):
+    anchor = np.array([-7, 7], np.float32)
+    values = [anchor, *STATES]
+    arrays = {"proprio_context_frames": STATES}
+    found = state_of_frames(arrays, 5, chunk_size=chunk, origin=origin, stride=4, anchor=anchor)
+    for frame, state in enumerate(found):
+        index = min(max((frame - origin) // chunk * chunk + origin - 1 + 1, 0), len(values) - 1)
+        assert state.tolist() == values[index].tolist()
+    table = {"proprio_context_state": STATES}
+    by_chunk = state_of_frames(table, 5, chunk_size=chunk, origin=origin, stride=4, anchor=anchor)
+    assert by_chunk.tolist() == [values[max(f - origin, 0) // chunk + 1].tolist() for f in range(5)]
+
+
+def tokens(arrays, *, origin: int = 0) -> list[list[float]]:
+    return state_tokens(arrays, 5, chunk_size=2, origin=origin, stride=4).tolist()
+
+
 def test_chunk_tokens_take_the_state_before_the_chunk_and_the_first_its_own():
     arrays = {"proprio_context_frames": STATES}
-    assert state_of_chunks(arrays, 5, chunk_size=2, stride=4).tolist() == STATES[[0, 1, 3]].tolist()
-    table = {"proprio_context_state": STATES[:3]}
-    assert state_of_chunks(table, 5, chunk_size=2, stride=4).tolist() == STATES[:3].tolist()
+    assert tokens(arrays) == STATES[[0, 1, 3]].tolist()
+    assert tokens(arrays, origin=1) == STATES[[0, 2, 4]].tolist()
+    assert tokens({"proprio_context_state": STATES[:3]}) == STATES[:3].tolist()
+
+
+def test_a_sample_with_raw_states_alone_has_one_token():
+    assert tokens({"state": RAW}) == tokens({"state": RAW}, origin=1) == STATES[:1].tolist()
 
 
 def test_the_last_chunk_may_be_short():

@@ -5,10 +5,17 @@ import pickle
 import numpy as np
 import pytest
 
-from wam_jax.data.samplers import Replacement, ShuffledEpochs, Stretch, Sweep, stretches
+from wam_jax.data.samplers import Replacement, RoutedReplacement, ShuffledEpochs, Stretch, stretches, sweep
 from wam_jax.keys import Phase
 
-SAMPLERS = [ShuffledEpochs(3, Phase.TRAIN, 23), Replacement(3, Phase.TRAIN, 23), Sweep(7, 23)]
+ENDS, SHARES = np.array([6, 10, 23]), np.array([0.6, 0.3, 0.1])
+
+
+def routed(group: int, *, seed: int = 3) -> RoutedReplacement:
+    return RoutedReplacement(seed, Phase.TRAIN, ENDS, SHARES, group)
+
+
+SAMPLERS = [ShuffledEpochs(3, Phase.TRAIN, 23), Replacement(3, Phase.TRAIN, 23), routed(1), routed(4)]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
@@ -46,9 +53,41 @@ def test_replacement_is_even_and_repeats():
     assert not np.array_equal(items[:4000], items[4000:])
 
 
+@pytest.mark.parametrize("group", [1, 3])
+def test_routes_come_by_their_shares_and_their_items_evenly(group):
+    count = 9000
+    items = routed(group).items(0, 0, count)
+    route = np.searchsorted(ENDS, items, side="right")
+    np.testing.assert_array_equal(route, routed(group).routes(0, 0, count))
+    for number, share in enumerate(SHARES):
+        bound = 4 * np.sqrt(count * group * share * (1 - share))
+        assert abs((route == number).sum() - count * share) < bound
+    first = np.bincount(items[route == 0], minlength=6)
+    assert np.all(np.abs(first - first.sum() / 6) < 4 * np.sqrt(first.sum() / 6))
+
+
+def test_positions_of_one_group_share_their_route_but_not_their_item():
+    routes, items = routed(5).routes(2, 0, 600).reshape(-1, 5), routed(5).items(2, 0, 600).reshape(-1, 5)
+    assert (routes == routes[:, :1]).all()
+    assert len(set(routes[:, 0])) == 3
+    assert (items != items[:, :1]).any()
+
+
+def test_one_route_draws_what_replacement_draws():
+    single = RoutedReplacement(3, Phase.TRAIN, np.array([23]), np.array([1.0]), 4)
+    np.testing.assert_array_equal(single.items(1, 5, 50), Replacement(3, Phase.TRAIN, 23).items(1, 5, 50))
+
+
 @pytest.mark.parametrize(("size", "count", "wanted"), [(7, 3, [0, 2, 4]), (3, 7, [0, 0, 0, 1, 1, 2, 2])])
 def test_a_sweep_is_spread_evenly(size, count, wanted):
-    assert Sweep(size, count).items(9, 0, count).tolist() == wanted
+    assert sweep(np.array([size]), np.array([1.0]), count).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"), [(10, [0, 1, 2, 3, 4, 5, 6, 7, 8, 10]), (3, [0, 3, 6]), (2, [0, 6]), (1, [0])]
+)
+def test_a_sweep_gives_every_route_its_share_in_whole_numbers(count, wanted):
+    assert sweep(ENDS, SHARES, count).tolist() == wanted
 
 
 def test_stretches_follow_one_another_across_epochs():

@@ -24,6 +24,9 @@ OWN_TEXT = {
 }
 
 
+CONDITIONAL = {"window_size": 3, "history_frames": 1, "chunk_origin": 1, "singleton_frame": 0}
+
+
 def write(path: Path, **options) -> Path:
     return write_tiny_store(path / "store", (3, 5, 7, 4), payload="safetensors", overrides={1: OWN_TEXT}, **options)
 
@@ -42,9 +45,9 @@ def a_draw(episode: int, start: int, frames: int, **changes) -> DrawTable:
     return DrawTable(**{name: np.array(values.get(name, 0)) for name in names})
 
 
-def read(path: Path, draw: DrawTable, *, options=None, **rooms) -> Sample:
+def read(path: Path, draw: DrawTable, **rooms) -> Sample:
     config, store = tiny_config(**rooms), open_store(path, check=False)
-    return SampleReader(config, store, row_constants(config, store.manifest), **options or {}).read(draw)
+    return SampleReader(config, store, row_constants(config, store.manifest)).read(draw)
 
 
 def test_a_segment_holds_its_frames(path):
@@ -73,8 +76,7 @@ def test_group_0_of_a_cut_segment_is_zero_and_masked(path):
 
 @pytest.mark.parametrize("start", [0, 2])
 def test_group_0_is_supervised_by_option(path, start):
-    options = {"fill_group": "supervised", "fill_value": "first"}
-    sample = read(path, a_draw(2, start, 4), options=options)
+    sample = read(path, a_draw(2, start, 4), construction={"fill_group": "supervised", "fill_value": "first"})
     assert sample.action_mask.all()
     np.testing.assert_array_equal(sample.actions[0], np.tile(sample.actions[1, 0], (2, 1)))
 
@@ -110,18 +112,91 @@ def test_dropped_text_becomes_the_negative_context(path):
     np.testing.assert_array_equal(read(path, a_draw(0, 0, 3, drop_text=True)).text, open_store(path).text(""))
 
 
-def test_a_conditional_sample_has_no_text(path):
-    assert not read(path, a_draw(1, 0, 5, num_text=3, objective=1)).text.any()
+@pytest.mark.parametrize(("program", "objective"), [("forward_dynamics", 1), ("inverse_dynamics", 2)])
+def test_a_conditional_sample(path, program, objective):
+    """No text, its own video as context, frame 0 and its actions out of both losses, none of the joint options."""
+    draw = a_draw(1, 0, 5, num_text=3, objective=objective, **CONDITIONAL)
+    options = {
+        "construction": {"fill_group": "supervised", "fill_value": "first"},
+        "loss_range": {"loss_frame_start": 3},
+    }
+    sample = read(path, draw, policy={"program": program}, **options)
+    assert not sample.text.any()
+    np.testing.assert_array_equal(sample.clean_latents, sample.video_latents)
+    assert sample.video_loss_mask.tolist() == [False] + [True] * 4
+    assert not sample.actions[0].any()
+    assert sample.action_mask.any((1, 2)).tolist() == [False] + [True] * 4
+    geometry = sample.row.geometry
+    assert (geometry.boundary_only, geometry.history, geometry.singleton_frame) == (True, "video_only", 0)
+
+
+def test_a_draw_that_its_program_does_not_train_is_refused(path):
+    with pytest.raises(InputError, match=r"sample ep1: objective = 'action_conditioned_video': .*joint trains 'joint'"):
+        read(path, a_draw(1, 0, 5, num_text=3, objective=1, **CONDITIONAL))
+
+
+PREFIX = {"program": "joint", "sequence_contract": "prefix_frame", "proprio_context_mode": "per_chunk_additive"}
+CONTEXT = PREFIX | {"sequence_contract": "rollout_parity_single_frame_perchunk_proprio"}
+
+
+@pytest.mark.parametrize(("start", "shown"), [(0, 0), (3, 2)])
+def test_a_prefix_shows_the_frame_before_the_segment(path, start, shown):
+    """At an episode's start there is none before: the first frame itself."""
+    stored = open_store(path).read(2)
+    sample = read(path, a_draw(2, start, 4, prefix_frames=1), policy=PREFIX)
+    for copy in (sample.video_latents, sample.clean_latents):
+        np.testing.assert_array_equal(copy[0], stored["condition_latents"][:, shown])
+        np.testing.assert_array_equal(copy[1:], stored["video_latents"][:, start : start + 4].swapaxes(0, 1))
+    assert sample.video_loss_mask.tolist() == [False] + [True] * 4
+    assert sample.actions.shape == (4, 2, 2)
+    anchor, states = stored["proprio_context_frames"][shown], stored["proprio_context_frames"]
+    np.testing.assert_array_equal(sample.action_proprio, [anchor, anchor, states[start + 1], states[start + 1]])
+    assert sample.video_proprio is None
+
+
+def test_the_same_segment_with_and_without_a_prefix_differs_in_nothing_else(path):
+    without = read(
+        path, a_draw(2, 3, 4), policy=PREFIX | {"sequence_contract": "default", "use_condition_latents": False}
+    )
+    behind = read(path, a_draw(2, 3, 4, prefix_frames=1), policy=PREFIX)
+    for name in ("actions", "action_mask", "text"):
+        np.testing.assert_array_equal(getattr(behind, name), getattr(without, name))
+    np.testing.assert_array_equal(behind.clean_latents[1:], without.clean_latents)
+
+
+def test_a_prefix_needs_condition_latents(tmp_path):
+    path = write_tiny_store(tmp_path / "store", (3, 5), with_condition=False)
+    with pytest.raises(InputError, match=r"sample ep0: condition_latents = None"):
+        read(path, a_draw(0, 0, 3, prefix_frames=1), policy=PREFIX)
+
+
+def test_a_context_frame_is_outside_of_both_losses_whatever_fills_its_actions(path):
+    construction = {"fill_group": "supervised", "fill_value": "first", "target_alignment": "next_after_context"}
+    sample = read(path, a_draw(2, 2, 4, chunk_origin=1), policy=CONTEXT, construction=construction)
+    assert sample.video_loss_mask.tolist() == [False, True, True, True]
+    assert sample.action_mask.any((1, 2)).tolist() == [False, True, True, True]
+    assert not np.any(np.asarray(sample.row.geometry.action_valid)[:2])
+    states = open_store(path).read(2)["proprio_context_frames"]
+    np.testing.assert_array_equal(sample.action_proprio, states[[2, 2, 2, 4]])
+    np.testing.assert_array_equal(sample.video_proprio, sample.action_proprio)
+
+
+def test_loss_ranges_of_each_stream(path):
+    loss_range = {"latent_loss_frame_start": 2, "latent_loss_frame_end": 5, "action_loss_frame_start": 3}
+    sample = read(path, a_draw(2, 0, 7), loss_range=loss_range)
+    assert sample.video_loss_mask.tolist() == [False] * 2 + [True] * 3 + [False] * 2
+    assert sample.action_mask.any((1, 2)).tolist() == [False] * 3 + [True] * 4
+    assert np.all(np.asarray(sample.row.geometry.action_valid)[2:])
 
 
 def test_proprioception_goes_to_the_frames_or_to_the_text(path):
     states = open_store(path).read(2)["proprio_context_frames"]
     additive = read(path, a_draw(2, 0, 7), policy={"proprio_context_mode": "per_chunk_additive"})
-    np.testing.assert_array_equal(additive.frame_proprio, [*states[[0, 0]] * 0, *states[[1, 1, 3, 3, 5]]])
+    np.testing.assert_array_equal(additive.action_proprio, [*states[[0, 0]] * 0, *states[[1, 1, 3, 3, 5]]])
     tokens = read(path, a_draw(2, 0, 7, num_proprio=4), policy={"proprio_context_mode": "text_context_token"})
     np.testing.assert_array_equal(tokens.proprio_tokens, states[[0, 1, 3, 5]])
     assert additive.proprio_tokens is None
-    assert tokens.frame_proprio is None
+    assert tokens.action_proprio is None
 
 
 def test_nothing_outside_the_segment_is_looked_at(tmp_path):

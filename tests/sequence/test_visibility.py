@@ -61,6 +61,6 @@ def test_text_law_equals_the_restatement(number, stream):
     for _ in range(150):
         fields = random_fields(rng)
         text, proprio, mode = (int(n) for n in rng.integers(0, (4, 5, 2)))
-        expected = text_visible(Geometry(**fields), number, num_text=text, num_proprio=proprio, num_mode=mode)
+        expected = text_visible(Geometry(**fields), number, num_text=text, num_proprio=proprio, mode_token=bool(mode))
         found = text_visibility(SequenceGeometry(**fields), stream, text, proprio, bool(mode))
         np.testing.assert_array_equal(found, expected, str(fields))

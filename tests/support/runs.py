@@ -7,7 +7,9 @@ from wam_jax.config.schema import (
     BatchingConfig,
     Config,
     DataConfig,
+    LossRangeConfig,
     PolicyConfig,
+    RoutingConfig,
     SampleConstructionConfig,
     SplitConfig,
     TrainingConfig,
@@ -27,6 +29,8 @@ def tiny_config(
     seed: int = 0,
     data: Room | None = None,
     construction: Room | None = None,
+    loss_range: Room | None = None,
+    routing: Room | None = None,
     batching: Room | None = None,
     split: Room | None = None,
     policy: Room | None = None,
@@ -41,7 +45,10 @@ def tiny_config(
         data=DataConfig(
             **_DATA | (data or {}),
             batching=BatchingConfig(**batching or {}),
-            sample_construction=SampleConstructionConfig(**construction or {}),
+            sample_construction=SampleConstructionConfig(
+                **construction or {}, loss_range=LossRangeConfig(**loss_range or {})
+            ),
+            routing=RoutingConfig(**routing or {}),
             split=SplitConfig(**split or {}),
         ),
         policy=PolicyConfig(**_POLICY | (policy or {})),

@@ -59,42 +59,48 @@ def _check_negative_text(index: Index, law: DrawLaw) -> None:
 
 
 def _check_condition_latents(config: Config, index: Index, law: DrawLaw) -> None:
-    if contracts.needs_condition_latents(config.policy) and not law.objective.conditional:
-        extents = _extents(index, law, "condition_latents")
-        _refuse(index, law, "condition_latents", None, extents == ABSENT, "is missing, and the policy needs it")
+    if contracts.needs_condition_latents(config.policy):
+        missing = (_extents(index, law, "condition_latents") == ABSENT) & ~law.row_conditional
+        _refuse(index, law, "condition_latents", None, missing, "is missing, and the policy needs it")
 
 
 def _check_proprio(config: Config, index: Index, law: DrawLaw) -> None:
-    mode = f"policy.proprio_context_mode = {config.policy.proprio_context_mode!r}"
-    by_frame = np.any([_extents(index, law, name) != ABSENT for name in proprio.FRAME_FIELDS], axis=0)
+    by_frame = proprio.has_frame_states(index)[law.space.episodes]
     chunks = _extents(index, law, proprio.CHUNK_FIELD)
-    names = ", ".join((*proprio.FRAME_FIELDS, proprio.CHUNK_FIELD))
-    _refuse(index, law, "proprioception", None, ~by_frame & (chunks == ABSENT), f"{mode} needs one of {names}")
+    names = [proprio.FRAME_FIELD, proprio.STATE_FIELD]
+    why = f"policy.proprio_context_mode = {config.policy.proprio_context_mode!r}"
+    if law.sequence.contract.frame_states:
+        why, missing = f"policy.sequence_contract = {law.sequence.contract.name!r}", ~by_frame
+    else:
+        names, missing = [*names, proprio.CHUNK_FIELD], ~by_frame & (chunks == ABSENT)
+    _refuse(index, law, "proprioception", None, missing, f"{why} needs one of {', '.join(names)}")
     construction = config.data.sample_construction
-    fixed = construction.mode == "full_segment" and not construction.randomize_geometry
+    whole = construction.mode == "full_segment" and not construction.randomize_geometry
+    cut = law.row_conditional & law.sequence.observes_history
     wanted = proprio.num_chunks(law.space.frames, np.minimum(construction.chunk_size, law.space.frames))
     remedy = "states per chunk need full segments, fixed geometry and one state a chunk; store states per frame"
-    _refuse(index, law, proprio.CHUNK_FIELD, chunks, ~by_frame & ((chunks != wanted) | (not fixed)), remedy)
+    _refuse(index, law, proprio.CHUNK_FIELD, chunks, ~by_frame & ((chunks != wanted) | cut | (not whole)), remedy)
 
 
 def _check_rectangular(config: Config, index: Index, law: DrawLaw) -> None:
-    space = law.space
-    _equal(index, law, "latent frames", np.where(space.shortest() == space.longest(), space.longest(), _RANDOM))
-    _equal(index, law, "text tokens", law.text_tokens[space.episodes])
+    space, everywhere = law.space, np.ones(len(law.space.episodes), bool)
+    shortest, longest = law.shortest(), law.longest()
+    _equal(index, law, "latent frames", np.where(shortest == longest, longest, _RANDOM), everywhere)
+    _equal(index, law, "prefix frames", law.prefix_frames(), everywhere)
+    _equal(index, law, "text tokens", law.text_tokens[space.episodes], everywhere)
     if contracts.wants_condition_latents(config.policy):
         present = _extents(index, law, "condition_latents") != ABSENT
-        _equal(index, law, "condition latents", np.where(present, "present", "absent"))
+        _equal(index, law, "condition latents", np.where(present, "present", "absent"), ~law.row_conditional)
 
 
-def _equal(index: Index, law: DrawLaw, what: str, values: np.ndarray) -> None:
-    """Refuses values, one an episode, that are not all the same known one."""
-    kinds, first, counts = np.unique(values, return_index=True, return_counts=True)
-    if len(kinds) == 1 and kinds[0] != _RANDOM:
+def _equal(index: Index, law: DrawLaw, what: str, values: np.ndarray, rows: np.ndarray) -> None:
+    """Refuses values, one a row, that are not all the same known one in the rows that count."""
+    episodes = law.space.episodes[rows]
+    kinds, first, counts = np.unique(values[rows], return_index=True, return_counts=True)
+    if len(kinds) == 0 or (len(kinds) == 1 and kinds[0] != _RANDOM):
         return
     common = np.argsort(-counts, kind="stable")[:_SHOWN]
-    shown = [
-        f"{index.ids[law.space.episodes[first[i]]]}: {'random' if kinds[i] == _RANDOM else kinds[i]}" for i in common
-    ]
+    shown = [f"{index.ids[episodes[first[i]]]}: {'random' if kinds[i] == _RANDOM else kinds[i]}" for i in common]
     found = ", ".join(shown) + (", ..." if len(kinds) > _SHOWN else "")
     remedy = f"needs equal {what} in all samples, found {found}; cut equal segments or use a microbatch of 1"
     raise InputError("data.batching.mode", "strict", remedy)
@@ -107,6 +113,7 @@ def _extents(index: Index, law: DrawLaw, name: str) -> np.ndarray:
 def _refuse(index: Index, law: DrawLaw, field: str, extents: np.ndarray | None, wrong: np.ndarray, remedy: str) -> None:
     rows = np.flatnonzero(wrong)
     if rows.size:
-        episode, more = law.space.episodes[rows[0]], f" ({rows.size} such episodes)" if rows.size > 1 else ""
+        count = len(np.unique(law.space.episodes[rows]))
+        episode, more = law.space.episodes[rows[0]], f" ({count} such episodes)" if count > 1 else ""
         shown = None if extents is None else int(extents[rows[0]])
         raise InputError(f"sample {index.ids[episode]}: {field}", shown, remedy + more)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 NOTHING = -1
-"""The episode of an empty slot; the singleton frame of a sample that has none."""
+"""The episode of an empty slot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,10 @@ class DrawTable:
         chunk_size, window_size: int64, the sample's geometry.
         history_frames: int64, leading frames without video loss.
         chunk_origin: int64, the frame chunks are counted from.
-        singleton_frame: int64, a frame that is a chunk of its own, or `NOTHING`.
+        singleton_frame: int64, a frame that is a chunk of its own, or `wam_jax.sequence.contracts.NO_SINGLETON`.
         prefix_frames: int64, clean frames in front.
         objective: int64, `wam_jax.sequence.Objective`.
+        route: int64, which of the law's routes the draw came by.
         num_text, num_proprio: int64, text tokens and proprioception tokens among the text keys.
         drop_text: bool, whether the text is dropped for classifier-free guidance.
     """
@@ -49,6 +50,7 @@ class DrawTable:
     singleton_frame: np.ndarray
     prefix_frames: np.ndarray
     objective: np.ndarray
+    route: np.ndarray
     num_text: np.ndarray
     num_proprio: np.ndarray
     drop_text: np.ndarray

@@ -12,6 +12,7 @@ configured values, nothing is drawn, and a full segment has the policy's `video_
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -24,6 +25,9 @@ WINDOW_FLOOR = 4
 
 Words = Callable[[Purpose], np.ndarray]
 """Random words of the draws at hand, one per draw, for a purpose."""
+
+Geometry = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Chunk, window and history of each sample, int64."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,18 @@ class GeometryLaw:
     chunk_size: int
     window_size: int
     fixed_history: int
+
+    def draw(self, num_frames: np.ndarray, words: Words) -> Geometry:
+        """Chunk, window and history of samples of these lengths."""
+        chunk, window = self.chunk(num_frames, words), self.window(num_frames, words)
+        return chunk, window, self.history(num_frames, chunk, window, words)
+
+    def history_bounds(self, num_frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the history that samples of these lengths can draw."""
+        if self.randomize:
+            return np.ones_like(num_frames), num_frames - 1
+        history = self.draw(num_frames, _undrawn)[2]
+        return history, history
 
     def chunk(self, num_frames: np.ndarray, words: Words) -> np.ndarray:
         """Frames of a chunk, 1 to `num_frames`."""
@@ -65,6 +81,10 @@ class GeometryLaw:
         else:
             past = chunk * integers(words(Purpose.HISTORY), 1, np.maximum(num_frames // chunk - 1, 1) + 1)
         return np.maximum(1, np.minimum(past, num_frames - chunk))
+
+
+def _undrawn(purpose: Purpose) -> NoReturn:
+    raise AssertionError(f"{purpose!r} of a geometry that is not drawn")
 
 
 def geometry_law(config: SampleConstructionConfig, *, video_prefix_frames: int, shortest: int) -> GeometryLaw:

@@ -22,14 +22,16 @@ from wam_jax.data.index import ABSENT
 from wam_jax.data.materialize import Materializer
 from wam_jax.data.pipeline import endless, prepared
 from wam_jax.data.planner import Planner, UpdateShape, draws_per_epoch, validation_draws
+from wam_jax.data.routing import objectives_of
 from wam_jax.data.sample_text import text_lengths
-from wam_jax.data.samplers import Replacement, Sampler, ShuffledEpochs
+from wam_jax.data.samplers import Replacement, RoutedReplacement, Sampler, ShuffledEpochs
 from wam_jax.data.samples import SampleReader
 from wam_jax.data.shapes import row_constants, top_rung
 from wam_jax.data.splits import split_episodes
 from wam_jax.data.store import Store
 from wam_jax.data.transport import RowBatch
 from wam_jax.keys import Phase
+from wam_jax.sequence import Objective
 from wam_jax.sequence.rung import Rung
 
 CONTRACT_VERSION = 1
@@ -65,20 +67,31 @@ class TrainData:
         constants: what all rows share.
         draws_per_epoch: draws of one epoch of training.
         draws_per_step: draws of one update, over all ranks.
+        objective_group: consecutive positions that share a route.
     """
 
-    def __init__(self, config: Config, store: Store, *, rows: range, ranks: int | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        *,
+        rows: range,
+        ranks: int | None = None,
+        objective_group: int | None = None,
+    ) -> None:
         """
         Args:
             config: the run's, checked.
             store: where the trajectories are.
             rows: the ranks whose rows this process owns; a rank is a device is a row.
             ranks: of all processes; by default this process owns all, from 0 on.
+            objective_group: of the run that is resumed, where the configuration leaves it open; by default the ranks.
         Raises:
             InputError: a split is empty or too small for one update, or the store does not fit the configuration.
         """
         self._config, self._store = config, store
         self._rows, self._ranks = slice(rows.start, rows.stop), rows.stop if ranks is None else ranks
+        self.objective_group = config.data.routing.objective_group or objective_group or self._ranks
         self.constants = row_constants(config, store.manifest)
         self._laws = {phase: self._law(phase) for phase in Phase}
         self._planner = self._plan_training()
@@ -116,19 +129,29 @@ class TrainData:
         materializer, draws = self._materializer(self.validation_rung), self.validation_draws
         return [materializer.batch(draws[b, self._rows]) for b in range(len(draws.episode))]
 
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """What the run's draws train, ascending."""
+        return objectives_of(self._laws[Phase.TRAIN].routes)
+
     def contract(self) -> dict[str, Any]:
         """JSON of everything the stream of training draws depends on; equal contracts continue one another.
 
         How an update is split into ranks, accumulation and microbatches is no part of it.
         """
-        config = self._config
+        config, routes = self._config, self._laws[Phase.TRAIN].routes
         return {
             "version": CONTRACT_VERSION,
             "store": self._store.fingerprint,
             "seed": config.seed,
             "split": dataclasses.asdict(config.data.split),
             "sample_construction": dataclasses.asdict(config.data.sample_construction),
-            "objective": int(contracts.objective_of(config.policy)),
+            "sequence_contract": self._laws[Phase.TRAIN].sequence.contract.name,
+            "routes": [[route.source, route.objective.label, route.share] for route in routes],
+            "counterfactual_sources": list(config.data.routing.counterfactual_sources),
+            "length_multiplier": config.data.routing.length_multiplier,
+            # One route leaves nothing to share.
+            "objective_group": self.objective_group if len(routes) > 1 else None,
             "video_prefix_frames": config.policy.video_prefix_frames,
             "text_dropout": config.training.text_dropout,
             "draws_per_epoch": self.draws_per_epoch,
@@ -154,8 +177,9 @@ class TrainData:
             microbatch=config.data.train_batch_size,
         )
         drop_last = config.data.batching.drop_last_train
-        per_epoch = draws_per_epoch(len(law.space), shape, drop_last=drop_last)
-        return Planner(law, _sampler(config, len(law.space)), shape, per_epoch)
+        items = _epoch_items(law, config.data.routing.length_multiplier)
+        per_epoch = draws_per_epoch(items, shape, drop_last=drop_last)
+        return Planner(law, _sampler(config, law, self.objective_group), shape, per_epoch)
 
     def _rung(self, phase: Phase, samples: int) -> Rung:
         batching = self._config.data.batching
@@ -165,10 +189,25 @@ class TrainData:
     def _materializer(self, rung: Rung) -> Materializer:
         reader = SampleReader(self._config, self._store, self.constants)
         condition = self._store.index.extents["condition_latents"] != ABSENT
-        used = contracts.wants_condition_latents(self._config.policy)
-        return Materializer(reader, rung, clean_differs=used and bool(np.any(condition)))
+        used = contracts.wants_condition_latents(self._config.policy) and Objective.JOINT in self.objectives
+        return Materializer(
+            reader,
+            rung,
+            clean_differs=used and bool(np.any(condition)),
+            video_states=not self._laws[Phase.TRAIN].prefix_frames().all(),
+        )
 
 
-def _sampler(config: Config, size: int) -> Sampler:
-    kind = Replacement if config.data.sample_construction.sample_order_mode == "replacement" else ShuffledEpochs
-    return kind(config.seed, Phase.TRAIN, size)
+def _epoch_items(law: DrawLaw, multiplier: float) -> int:
+    """Draws of an epoch before its tail is cut: those that go once through the route with the most items."""
+    most = int(np.diff(law.route_ends, prepend=0).max())
+    return max(1, round(most * multiplier))
+
+
+def _sampler(config: Config, law: DrawLaw, group: int) -> Sampler:
+    items = len(law.space)
+    if config.data.sample_construction.sample_order_mode == "epoch":
+        return ShuffledEpochs(config.seed, Phase.TRAIN, items)
+    if len(law.routes) == 1:
+        return Replacement(config.seed, Phase.TRAIN, items)
+    return RoutedReplacement(config.seed, Phase.TRAIN, law.route_ends, law.shares, group)

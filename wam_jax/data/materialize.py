@@ -27,11 +27,13 @@ class Materializer:
         reader: turns draws into samples.
         rung: static sizes of a row.
         clean_differs: whether any sample of the run may have a clean video copy of its own.
+        video_states: whether the video frames of any sample of the run are given a state.
     """
 
     reader: SampleReader
     rung: Rung
     clean_differs: bool
+    video_states: bool
 
     def batch(self, draws: DrawTable) -> RowBatch:
         """The transport arrays of draws [rows, S].
@@ -53,12 +55,14 @@ class Materializer:
         )
 
     def _slots(self, rows: Rows, draws: DrawTable) -> SampleSlots:
-        dims, rung, mode = self._dims, self.rung, self.reader.config.policy.proprio_context_mode
+        dims, rung = self._dims, self.rung
         video = (rung.video_slot_frames, dims.channel, dims.height, dims.width)
         actions = (rung.action_slot_frames, self.reader.constants.actions_per_frame, dims.action_dim)
         latents = _stacked(rows, "video_latents", video)
-        additive = mode == "per_chunk_additive"
-        state_dim = dims.state_dim or 0
+        additive = self.reader.config.policy.proprio_context_mode == "per_chunk_additive"
+        video_state, action_state = (
+            (n, dims.state_dim or 0) for n in (rung.video_slot_frames, rung.action_slot_frames)
+        )
         return SampleSlots(
             valid=draws.present,
             draw=np.stack([draws.phase, draws.epoch, draws.position], axis=-1).astype(np.uint32),
@@ -70,8 +74,8 @@ class Materializer:
             video_loss_mask=_stacked(rows, "video_loss_mask", (rung.video_slot_frames,), dtype=bool),
             actions=_stacked(rows, "actions", actions),
             action_mask=_stacked(rows, "action_mask", actions),
-            video_proprio=_stacked(rows, "frame_proprio", (rung.video_slot_frames, state_dim)) if additive else None,
-            action_proprio=_stacked(rows, "frame_proprio", (rung.action_slot_frames, state_dim)) if additive else None,
+            video_proprio=_stacked(rows, "video_proprio", video_state) if additive and self.video_states else None,
+            action_proprio=_stacked(rows, "action_proprio", action_state) if additive else None,
         )
 
     def _layout(self, rows: Rows) -> RowLayout:
@@ -117,7 +121,7 @@ def _stacked(rows: Rows, name: str, shape: tuple[int, ...], *, dtype: type = np.
     slots = np.zeros((len(rows), len(rows[0]), *shape), dtype)
     for r, row in enumerate(rows):
         for s, sample in enumerate(row):
-            if sample is not None:
-                array = getattr(sample, name)
+            array = None if sample is None else getattr(sample, name)
+            if array is not None:
                 slots[r, s, : len(array)] = array
     return slots

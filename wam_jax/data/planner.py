@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from wam_jax.data.draw_law import DrawLaw
 from wam_jax.data.draws import DrawTable, concatenate
-from wam_jax.data.samplers import Sampler, Stretch, Sweep, stretches
+from wam_jax.data.samplers import Sampler, Stretch, stretches, sweep
 from wam_jax.errors import InputError
 
 
@@ -94,10 +94,10 @@ class Planner:
 def validation_draws(law: DrawLaw, count: int, *, ranks: int, microbatch: int) -> DrawTable:
     """`count` draws spread evenly over the items of a held-out split: [batches, ranks, microbatch].
 
-    The last batch is filled up with empty slots.
+    Every route has its share of them. The last batch is filled up with empty slots.
     """
     stretch = Stretch(epoch=0, start=0, count=count)
-    draws = law.draws(stretch, Sweep(len(law.space), count).items(0, 0, count))
+    draws = law.draws(stretch, sweep(law.route_ends, law.shares, count))
     batches = -(-count // (ranks * microbatch))
     shape = UpdateShape(accumulation=batches, ranks=ranks, microbatch=microbatch)
     return shape.deal(draws.padded(shape.draws))

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wam_jax.keys import Phase, Purpose, draw_words, epoch_permutation, integers
+from wam_jax.keys import Phase, Purpose, draw_words, epoch_permutation, integers, uniform
 
 
 class Sampler(Protocol):
@@ -64,19 +64,64 @@ class Replacement:
         return integers(words[:, 0], 0, self.size)
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """`count` positions spread evenly over the items in their order, the same in every epoch: for validation.
+@dataclass(frozen=True, eq=False)
+class RoutedReplacement:
+    """Every position draws a route by its share, then any item of that route, evenly and independently.
 
-    With more positions than items, every item comes up equally often but for one.
+    Positions of one group share their route, whoever they are dealt to, so that all rows of a step may train the same
+    objective without their number entering the draws.
+
+    Attributes:
+        ends: int64[routes], one past the last item of each route.
+        shares: float64[routes], adding up to 1.
+        group: consecutive positions of an epoch that share a route.
     """
 
-    size: int
-    count: int
+    seed: int
+    phase: Phase
+    ends: np.ndarray
+    shares: np.ndarray
+    group: int
+
+    @property
+    def size(self) -> int:
+        return int(self.ends[-1])
 
     def items(self, epoch: int, start: int, count: int) -> np.ndarray:
-        del epoch
-        return np.arange(start, start + count) * self.size // self.count
+        route = self.routes(epoch, start, count)
+        first = np.concatenate([[0], self.ends[:-1]])[route]
+        words = draw_words(self.seed, self.phase, epoch, Purpose.ITEM, start, count)
+        return integers(words[:, 0], first, self.ends[route])
+
+    def routes(self, epoch: int, start: int, count: int) -> np.ndarray:
+        """Routes of positions [start, start + count) of an epoch: int64[count]."""
+        first, after = start // self.group, -(-(start + count) // self.group)
+        words = draw_words(self.seed, self.phase, epoch, Purpose.ROUTE, first, after - first)
+        drawn = np.searchsorted(np.cumsum(self.shares)[:-1], uniform(words[:, 0]), side="right")
+        return drawn[np.arange(start, start + count) // self.group - first]
+
+
+def sweep(ends: np.ndarray, shares: np.ndarray, count: int) -> np.ndarray:
+    """`count` items spread evenly over those of each route in their order, the same every time: for validation.
+
+    Routes come one after the other, each as often as its share says, as exactly as whole numbers allow. Of a route's
+    items every one comes up equally often but for one.
+
+    Args:
+        ends: int64[routes], one past the last item of each route.
+        shares: float64[routes], adding up to 1.
+        count: how many.
+    Returns:
+        int64[count].
+    """
+    exact = shares * count
+    counts = np.floor(exact).astype(np.int64)
+    most_wanting = np.argsort(counts - exact, kind="stable")
+    counts[most_wanting[: count - counts.sum()]] += 1
+    route = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(count) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = np.concatenate([[0], ends[:-1]])
+    return first[route] + within * (ends - first)[route] // counts[route]
 
 
 @dataclass(frozen=True)

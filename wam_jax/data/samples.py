@@ -12,29 +12,35 @@ import numpy as np
 
 from wam_jax.config.schema import Config
 from wam_jax.data import contracts, proprio, sample_text
-from wam_jax.data.actions import FillGroup, FillValue, fill_first_group
+from wam_jax.data.actions import fill_first_group
 from wam_jax.data.contracts import Arrays
-from wam_jax.data.draws import NOTHING, DrawTable
+from wam_jax.data.draws import DrawTable
+from wam_jax.data.fields import BY_NAME
+from wam_jax.data.loss_ranges import within
 from wam_jax.data.store import Store
+from wam_jax.data.units import Units
 from wam_jax.data.validate import validate_sample
 from wam_jax.errors import InputError
 from wam_jax.sequence import Objective, SequenceGeometry
+from wam_jax.sequence.contracts import NO_SINGLETON
 from wam_jax.sequence.layout import RowConstants, RowSample
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A sample at its true size: F frames, A slots of D entries a frame, L text tokens; float32.
+    """A sample at its true size, float32: F dataset frames, T = F + prefix model frames of the video (prefix first),
+    A slots of D entries a frame, L text tokens.
 
     Attributes:
         row: what its row needs to know.
         draw: the draw it is, arrays of shape [].
-        video_latents: [F, C, H, W].
-        clean_latents: [F, C, H, W], what the clean copy holds.
-        video_loss_mask: bool[F].
+        video_latents: [T, C, H, W].
+        clean_latents: [T, C, H, W], what the clean copy holds.
+        video_loss_mask: bool[T].
         actions: [F, A, D].
         action_mask: [F, A, D], the sample's mask within the action loss range.
-        frame_proprio: [F, state_dim] or None, the state given to each frame.
+        video_proprio: [T, state_dim], the state added to each video frame; None for none, as where there is a prefix.
+        action_proprio: [F, state_dim] or None, the state added to the actions of each frame.
         text: [L, text_dim].
         proprio_tokens: [tokens, state_dim] or None.
     """
@@ -46,9 +52,23 @@ class Sample:
     video_loss_mask: np.ndarray
     actions: np.ndarray
     action_mask: np.ndarray
-    frame_proprio: np.ndarray | None
+    video_proprio: np.ndarray | None
+    action_proprio: np.ndarray | None
     text: np.ndarray
     proprio_tokens: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Record:
+    """What was read for one draw.
+
+    Attributes:
+        own: the arrays of the sample's frames.
+        before: those from the frame that a prefix shows on.
+    """
+
+    own: Arrays
+    before: Arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,48 +79,52 @@ class SampleReader:
         config: the run's.
         store: where records are.
         constants: tokens a frame, actions a frame.
-        fill_group, fill_value: group 0 of the actions of a segment that starts inside its episode
-            (`wam_jax.data.actions`).
     """
 
     config: Config
     store: Store
     constants: RowConstants
-    fill_group: FillGroup = "masked"
-    fill_value: FillValue = "zero"
 
     def read(self, draw: DrawTable) -> Sample:
         """The sample of one draw (arrays of shape []).
 
         Raises:
-            InputError: naming the sample and the field; the record is missing, damaged, or not what the index says.
+            InputError: naming the sample and the field; the record is missing, damaged, or not what the index says, or
+                the draw is none of its program and objective.
         """
-        sample_id = str(self.store.index.ids[draw.episode])
-        with _naming(sample_id):
-            start = int(draw.segment_start)
-            arrays = self.store.read(int(draw.episode), frames=(start, start + int(draw.num_frames)))
-            validate_sample(arrays, self.store.manifest, sample_id=sample_id)
-            return self._sample(draw, arrays)
+        with _naming(str(self.store.index.ids[draw.episode])):
+            contracts.check_draw(self.config.policy, draw)
+            return self._sample(draw, self._record(draw))
 
-    def _sample(self, draw: DrawTable, arrays: Arrays) -> Sample:
-        policy, objective, frames = self.config.policy, Objective(int(draw.objective)), int(draw.num_frames)
+    def _record(self, draw: DrawTable) -> _Record:
+        start, frames = int(draw.segment_start), int(draw.num_frames)
+        lead = min(start, int(draw.prefix_frames))
+        arrays = self.store.read(int(draw.episode), frames=(start - lead, start + frames))
+        validate_sample(arrays, self.store.manifest, sample_id=str(self.store.index.ids[draw.episode]))
+        _same("video_latents", arrays["video_latents"].shape[1], lead + frames)
+        return _Record(own=_without(arrays, lead, self.store.manifest.units), before=arrays)
+
+    def _sample(self, draw: DrawTable, record: _Record) -> Sample:
+        objective, frames = Objective(int(draw.objective)), int(draw.num_frames)
         history, prefix = int(draw.history_frames), int(draw.prefix_frames)
-        _same("video_latents", arrays["video_latents"].shape[1], frames)
-        clean = contracts.clean_video(policy, objective, arrays, history_frames=history)
-        actions, mask = self._actions(draw, arrays)
-        video_range = contracts.video_loss_range(objective, frames, history_frames=history, prefix_frames=prefix)
-        action_range = contracts.action_loss_range(objective, frames)
+        clean = contracts.clean_video(self.config.policy, objective, record.own, history_frames=history)
+        actions, mask = self._actions(draw, record.own)
+        ranges = contracts.sequence_law(self.config).ranges
+        video_range = ranges.of_video(objective, frames, history_frames=history, prefix_frames=prefix)
+        action_range = ranges.of_actions(objective, frames)
+        states = self._frame_proprio(draw, record)
         return Sample(
             row=self._row(draw, (mask > 0).any(-1)),
             draw=draw,
-            video_latents=_frames_first(arrays["video_latents"]),
-            clean_latents=_frames_first(clean),
-            video_loss_mask=_within(video_range, frames),
+            video_latents=_with_prefix(record.own["video_latents"], record.before, prefix),
+            clean_latents=_with_prefix(clean, record.before, prefix),
+            video_loss_mask=np.pad(within(video_range, frames), (prefix, 0)),
             actions=actions.reshape(frames, -1, actions.shape[-1]),
-            action_mask=mask.reshape(frames, -1, mask.shape[-1]) * _within(action_range, frames)[:, None, None],
-            frame_proprio=self._frame_proprio(draw, arrays),
-            text=self._text(draw, arrays),
-            proprio_tokens=self._proprio_tokens(draw, arrays),
+            action_mask=mask.reshape(frames, -1, mask.shape[-1]) * within(action_range, frames)[:, None, None],
+            video_proprio=None if prefix else states,
+            action_proprio=states,
+            text=self._text(draw, record.own),
+            proprio_tokens=self._proprio_tokens(draw, record.own),
         )
 
     def _row(self, draw: DrawTable, action_valid: np.ndarray) -> RowSample:
@@ -115,7 +139,7 @@ class SampleReader:
             history=contracts.history_rule(self.config.policy, objective),
             prefix_frames=int(draw.prefix_frames),
             chunk_origin=int(draw.chunk_origin),
-            singleton_frame=None if singleton == NOTHING else singleton,
+            singleton_frame=None if singleton == NO_SINGLETON else singleton,
             boundary_only=objective.conditional,
             action_valid=action_valid,
         )
@@ -128,41 +152,50 @@ class SampleReader:
         )
 
     def _actions(self, draw: DrawTable, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-        """Actions and mask [slots, D]. An episode's own group 0 stays as stored, unless it shall be supervised."""
+        """Actions and mask [slots, D]. An episode's own group 0 stays as stored unless the recipe says otherwise."""
+        construction = self.config.data.sample_construction
+        masked = contracts.masks_first_group(self.config.policy, Objective(int(draw.objective)))
         actions, mask = np.asarray(arrays["actions"], np.float32), arrays.get("action_mask")
         mask = np.ones_like(actions) if mask is None else np.asarray(mask, np.float32)
-        if draw.segment_start == 0 and self.fill_group == "masked":
+        if draw.segment_start == 0 and construction.fill_group == "masked" and not masked:
             return actions, mask
         return fill_first_group(
             actions,
             mask,
             actions_per_frame=self.constants.actions_per_frame,
-            fill_group=self.fill_group,
-            fill_value=self.fill_value,
+            fill_group="masked" if masked else construction.fill_group,
+            fill_value="zero" if masked else construction.fill_value,
         )
 
-    def _frame_proprio(self, draw: DrawTable, arrays: Arrays) -> np.ndarray | None:
+    def _frame_proprio(self, draw: DrawTable, record: _Record) -> np.ndarray | None:
         if self.config.policy.proprio_context_mode != "per_chunk_additive":
             return None
+        before = proprio.frame_states(record.before, self._stride) if draw.prefix_frames else None
         return proprio.state_of_frames(
-            arrays,
+            record.own,
             int(draw.num_frames),
             chunk_size=int(draw.chunk_size),
             origin=int(draw.chunk_origin),
-            stride=self.store.manifest.encoder.temporal_stride,
+            stride=self._stride,
+            anchor=None if before is None else before[0],
         )
 
     def _proprio_tokens(self, draw: DrawTable, arrays: Arrays) -> np.ndarray | None:
         if not draw.num_proprio:
             return None
-        tokens = proprio.state_of_chunks(
+        tokens = proprio.state_tokens(
             arrays,
             int(draw.num_frames),
             chunk_size=int(draw.chunk_size),
-            stride=self.store.manifest.encoder.temporal_stride,
+            origin=int(draw.chunk_origin),
+            stride=self._stride,
         )
-        _same(proprio.CHUNK_FIELD, len(tokens), int(draw.num_proprio))
+        _same("proprioception tokens", len(tokens), int(draw.num_proprio))
         return tokens
+
+    @property
+    def _stride(self) -> int:
+        return self.store.manifest.encoder.temporal_stride
 
     def _text(self, draw: DrawTable, arrays: Arrays) -> np.ndarray:
         shape = int(draw.num_text), self.config.backbone.text_dim
@@ -178,15 +211,22 @@ class SampleReader:
         return tokens
 
 
-def _frames_first(video: np.ndarray) -> np.ndarray:
-    """[C, F, H, W] to float32[F, C, H, W]."""
+def _with_prefix(video: np.ndarray, before: Arrays, prefix_frames: int) -> np.ndarray:
+    """[C, F, H, W] to float32[prefix + F, C, H, W], the first condition latent of `before` in front."""
+    if prefix_frames:
+        if "condition_latents" not in before:
+            raise InputError("condition_latents", None, "the prefix frame is made of them; every sample needs them")
+        video = np.concatenate([before["condition_latents"][:, :1], video], axis=1)
     return np.asarray(video, np.float32).transpose(1, 0, 2, 3)
 
 
-def _within(frames: contracts.Range, count: int) -> np.ndarray:
-    start, stop = frames
-    index = np.arange(count)
-    return (index >= start) & (index < stop)
+def _without(arrays: Arrays, lead: int, units: Units) -> Arrays:
+    """The arrays without their first `lead` latent frames."""
+    if not lead:
+        return arrays
+    stop = arrays["video_latents"].shape[1]
+    rows = {name: units.rows(BY_NAME[name].unit, lead, stop) for name in arrays}
+    return {name: array[(slice(None),) * BY_NAME[name].time_axis + (rows[name],)] for name, array in arrays.items()}
 
 
 def _same(field: str, found: int, planned: int) -> None:

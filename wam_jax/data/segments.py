@@ -48,11 +48,11 @@ class Segments:
 
 @dataclass(frozen=True, eq=False)
 class SegmentSpace:
-    """The items of some episodes.
+    """The items of some rows, each an episode; an episode may have several rows.
 
     Attributes:
-        episodes: int64[episodes], positions in the index.
-        frames: int64[episodes], their latent frames.
+        episodes: int64[rows], positions in the index.
+        frames: int64[rows], their latent frames.
         candidates: ascending lengths that may be drawn, or None for whole episodes.
     """
 
@@ -61,21 +61,21 @@ class SegmentSpace:
     candidates: np.ndarray | None
 
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return int(self.ends[-1])
 
     @cached_property
-    def _ends(self) -> np.ndarray:
-        """One past the last item of each episode."""
+    def ends(self) -> np.ndarray:
+        """One past the last item of each row: int64[rows]."""
         if self.candidates is None:
             return np.arange(1, len(self.episodes) + 1)
         return np.cumsum(np.maximum(self.frames - self.candidates[0] + 1, 1))
 
     def shortest(self) -> np.ndarray:
-        """The least frames a segment of each episode can have: int64[episodes]."""
+        """The least frames a segment of each row can have: int64[rows]."""
         return self.frames if self.candidates is None else np.minimum(self.frames, self.candidates[0])
 
     def longest(self) -> np.ndarray:
-        """The most frames a segment of each episode can have: int64[episodes]."""
+        """The most frames a segment of each row can have: int64[rows]."""
         if self.candidates is None:
             return self.frames
         fitting = np.searchsorted(self.candidates, self.frames, side="right")
@@ -88,11 +88,11 @@ class SegmentSpace:
             items: int64[...], in [0, len(self)).
             words: uint64[...], one random word an item, for the length.
         """
-        row = np.searchsorted(self._ends, items, side="right")
+        row = np.searchsorted(self.ends, items, side="right")
         frames = self.frames[row]
         if self.candidates is None:
             return Segments(self.episodes[row], np.zeros_like(frames), frames)
-        first = items - np.where(row > 0, self._ends[row - 1], 0)
+        first = items - np.where(row > 0, self.ends[row - 1], 0)
         fitting = np.searchsorted(self.candidates, frames, side="right")
         drawn = self.candidates[integers(words, 0, np.maximum(fitting, 1))]
         length = np.where(fitting > 0, drawn, frames)
