@@ -63,6 +63,7 @@ def test_the_first_condition_latent_is_the_first_latent(store):
 
 def test_latents_decode_to_the_frames_that_condition_latents_show(store):
     arrays, codec = store.read(int(np.argmin(store.index.extents["video_latents"]))), codec_of(store)
+    assert codec is not None
     video = codec.decode(arrays["video_latents"])
     alone = codec.decode_frame(arrays["condition_latents"])
     assert video.shape == (len(arrays["state"]), 128, 128, 3)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.stores import rewrite_index, tiny_arrays, write_tiny_store
+from wam_jax.data import files, index, store, tensorio
 from wam_jax.data.manifest import PAYLOAD_FORMATS
 from wam_jax.data.payloads import episode_file, shard_file
 from wam_jax.data.store import INDEX, MANIFEST, open_store
@@ -90,6 +91,39 @@ def test_another_process_reads_it(path):
     store.read(0)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert_same(pool.submit(store.read, 1).result(), tiny_arrays(5, seed=1000))
+
+
+@pytest.fixture
+def remote(monkeypatch):
+    """Takes the ways of object stores, on files that are here."""
+    for module in (files, index, store, tensorio):
+        monkeypatch.setattr(module, "is_remote", lambda _: True)
+
+
+@pytest.mark.usefixtures("remote")
+def test_files_are_read_remotely(tmp_path):
+    found = open_store(write_tiny_remotely(tmp_path, "safetensors"))
+    assert_same(found.read(1), tiny_arrays(5, seed=1000))
+    np.testing.assert_array_equal(found.read(1, frames=(1, 3))["state"], tiny_arrays(5, seed=1000)["state"][4:9])
+    assert found.text("do push").any()
+
+
+@pytest.mark.usefixtures("remote")
+def test_shards_are_not_read_remotely(tmp_path):
+    with pytest.raises(InputError, match="ArrayRecord needs a local or mounted disk"):
+        open_store(write_tiny_remotely(tmp_path, "array_record"))
+
+
+def write_tiny_remotely(path, payload):
+    """Writing is always local."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "is_remote", lambda _: False)
+        return write_tiny_store(path / "store", payload=payload)
+
+
+def test_arrays_are_read_only(path):
+    with pytest.raises(ValueError, match="read-only"):
+        open_store(path).read(0)["actions"][0] = 1
 
 
 def test_it_can_be_moved(path, tmp_path):

@@ -17,22 +17,22 @@ def manifest(tmp_path_factory):
     return open_store(write_tiny_store(tmp_path_factory.mktemp("stores") / "store")).manifest
 
 
-def validate(manifest, **changes):
+def check_valid(manifest, **changes):
     arrays = {name: array for name, array in (tiny_arrays(3) | changes).items() if array is not None}
     validate_sample(arrays, manifest, sample_id="x")
 
 
 def test_a_sample_may_lack_every_optional_field(manifest):
     optional = ["condition_latents", "action_mask", "state", "proprio_context_frames"]
-    validate(manifest, **dict.fromkeys(optional))
+    check_valid(manifest, **dict.fromkeys(optional))
 
 
 def test_all_float_types_are_accepted(manifest):
-    validate(manifest, video_latents=tiny_arrays(3)["video_latents"].astype(ml_dtypes.bfloat16))
+    check_valid(manifest, video_latents=tiny_arrays(3)["video_latents"].astype(ml_dtypes.bfloat16))
 
 
 def test_text_and_chunks_have_any_length(manifest):
-    validate(manifest, text_context=np.ones((9, 4), np.float32), proprio_context_state=np.ones((1, 3), np.float32))
+    check_valid(manifest, text_context=np.ones((9, 4), np.float32), proprio_context_state=np.ones((1, 3), np.float32))
 
 
 def nonfinite(value):
@@ -63,14 +63,14 @@ def nonfinite(value):
 )
 def test_what_is_wrong_is_named(manifest, name, array, message):
     with pytest.raises(InputError, match=rf"sample x: {name}.*") as error:
-        validate(manifest, **{name: array})
+        check_valid(manifest, **{name: array})
     assert error.match(message)
 
 
 def test_masks_of_free_length_follow_their_field(manifest):
     two, three = np.ones((2, 3), np.float32), np.ones((3, 3), np.float32)
     with pytest.raises(InputError, match=r"the shape of proprio_context_state, \(2, 3\)"):
-        validate(manifest, proprio_context_state=two, proprio_context_state_mask=three)
+        check_valid(manifest, proprio_context_state=two, proprio_context_state_mask=three)
 
 
 def test_one_frame_is_no_sequence(manifest):

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.stores import tiny_arrays, tiny_encoder, write_tiny_store
 from wam_jax.data.store import CODEC, MANIFEST, open_store
+from wam_jax.data.text import HashedWordEncoder, record_of
+from wam_jax.data.text_cache import DESCRIPTION, VECTORS, CachedTextEncoder, write_text_cache
 from wam_jax.data.verify import find_problems
 from wam_jax.data.writer import Episode, StoreWriter
 from wam_jax.errors import InputError
@@ -151,6 +153,22 @@ def test_a_store_without_text_says_so(tmp_path):
     write(tmp_path / "s")
     with pytest.raises(InputError, match="this store has no text"):
         open_store(tmp_path / "s").text("do t")
+
+
+def test_text_of_a_real_encoder_comes_through_its_cache(tmp_path):
+    encoder = HashedWordEncoder(dim=4, tokens=6)
+    write_text_cache(tmp_path, encoder, ["do reach", "do push", "never asked for"])
+    found = open_store(write_tiny_store(tmp_path / "s", text_encoder=CachedTextEncoder(tmp_path)))
+    assert found.manifest.text == record_of(encoder)
+    assert found.prompts == {"", "do reach", "do push"}
+    np.testing.assert_array_equal(found.text("do push"), encoder.encode("do push"))
+
+
+def test_a_prompt_outside_the_cache_leaves_no_store(tmp_path):
+    write_text_cache(tmp_path, HashedWordEncoder(), ["do push"])
+    with pytest.raises(InputError, match="prompt = 'do reach'"):
+        write_tiny_store(tmp_path / "s", text_encoder=CachedTextEncoder(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {DESCRIPTION, VECTORS}
 
 
 def test_what_was_written_has_no_problems(tmp_path):

@@ -21,7 +21,7 @@ import numpy as np
 from etils import epath
 
 from wam_jax.data.fields import BY_NAME
-from wam_jax.data.files import file_size
+from wam_jax.data.files import file_size, is_remote
 from wam_jax.data.index import Index
 from wam_jax.data.manifest import Manifest, parse_manifest
 from wam_jax.data.payloads import EpisodeFileReader, PartOf, PayloadReader, ShardReader, episode_file, everything
@@ -67,7 +67,10 @@ class Store:
         Raises:
             InputError: the payload is missing or damaged.
         """
-        return self._payloads.read_arrays(*self._place(episode), self._parts(episode, frames))
+        arrays = self._payloads.read_arrays(*self._place(episode), self._parts(episode, frames))
+        for array in arrays.values():
+            array.flags.writeable = False
+        return arrays
 
     def read_bytes(self, episode: int) -> bytes:
         """The serialized payload, for checksums."""
@@ -149,11 +152,15 @@ def check_files(store: Store) -> None:
     A file per episode means one look at the directory per episode, a shard one per shard.
 
     Raises:
-        InputError: naming the file.
+        InputError: naming the file, or the store where shards lie on a remote disk.
     """
     if len(store.index) != store.manifest.num_episodes:
         remedy = f"rows, but {MANIFEST} counts {store.manifest.num_episodes}; copy the store again"
         raise InputError(f"index {store.path / INDEX}", len(store.index), remedy)
+    if store.manifest.payload.format == "array_record" and is_remote(store.path):
+        raise InputError(
+            "store", str(store.path), "ArrayRecord needs a local or mounted disk; copy it, or use safetensors"
+        )
     for name, num_bytes in _payload_files(store):
         path = store.path / name
         try:
