@@ -107,7 +107,9 @@ def write_tiny_store(
 def rewrite_episode(path: Path, episode: int, **arrays: np.ndarray) -> None:
     """Damages a `safetensors` store: replaces arrays of one payload behind the index's back."""
     file = path / episode_file(episode)
-    file.write_bytes(encode_tensors(decode_tensors(file.read_bytes(), source=file.name) | arrays, {"id": f"ep{episode}"}))
+    file.write_bytes(
+        encode_tensors(decode_tensors(file.read_bytes(), source=file.name) | arrays, {"id": f"ep{episode}"})
+    )
 
 
 def rewrite_index(path: Path, column: str, episode: int, value: object) -> None:
