@@ -41,6 +41,9 @@ TEXT_OWNER = np.array([0, 0, 1])
 type Array = Any
 """A NumPy or JAX array: the network takes both."""
 
+QUICK = {"xla_backend_optimization_level": 0}
+"""Options for `jax.jit` where compiling takes far longer than running: generators of initial values, gradients."""
+
 
 def normal(*shape: int, seed: int = 0, dtype: str = "float32") -> Array:
     """Standard normal noise."""
@@ -138,17 +141,16 @@ def _tables(key_owner: np.ndarray, ranges: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def hidden(config: ModelConfig, params: Params, row: RowTokens) -> RowHidden:
-    """The network up to its heads."""
-    return merge(config, params)(row)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def velocities(config: ModelConfig, params: Params, row: RowTokens) -> tuple[jax.Array, jax.Array]:
-    """The whole network: velocities of all frames of the row."""
+def forward(config: ModelConfig, params: Params, row: RowTokens) -> tuple[RowHidden, jax.Array, jax.Array]:
+    """The whole network: what the blocks leave behind, and the velocities of all frames of the row."""
     model = merge(config, params)
     out = model(row)
-    return model.video_head(out.video, out.video_time), model.action_head(out.action, out.action_modulation)
+    return out, model.video_head(out.video, out.video_time), model.action_head(out.action, out.action_modulation)
+
+
+def velocities(config: ModelConfig, params: Params, row: RowTokens) -> tuple[jax.Array, jax.Array]:
+    """The velocities alone."""
+    return forward(config, params, row)[1:]
 
 
 def mean_square(config: ModelConfig, params: Params, row: RowTokens) -> jax.Array:

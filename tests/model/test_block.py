@@ -108,10 +108,11 @@ def test_video_head_uses_the_raw_time_embedding_twice() -> None:
     config = tiny(**DOUBLE)
     params = random_params(config)
     hidden, time = normal(3, 4, 20, dtype="float64"), normal(3, 20, dtype="float64")
-    tokens = np.asarray(merge(config, params).video_expert.head(hidden, time[:, None]))
+    latents = np.asarray(merge(config, params).video_head(hidden, time))
     per_token = np.repeat(time, 4, axis=0)
     expected = plain_head(params["video_expert"]["head"], hidden.reshape(12, 20), per_token, per_token)
-    np.testing.assert_allclose(tokens.reshape(12, -1), expected, atol=1e-12)
+    grid = expected.reshape(3, 2, 2, 2, 1, 2)  # frame, row, column, patch row, patch column, channel
+    np.testing.assert_allclose(latents, grid.transpose(0, 5, 1, 3, 2, 4).reshape(3, 2, 4, 2), atol=1e-12)
 
 
 def test_action_head_uses_shift_and_scale_in_this_order() -> None:

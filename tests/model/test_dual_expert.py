@@ -9,16 +9,17 @@ import pytest
 
 from tests.model.rows import (
     ACTION_OWNER,
+    QUICK,
     TEXT_OWNER,
     VIDEO_OWNER,
-    hidden,
+    forward,
     random_params,
     random_row,
     random_rows,
     tiny,
     velocities,
 )
-from wam_jax.model import ModelConfig, RowTokens
+from wam_jax.model import ModelConfig, RowTokens, merge
 
 FULL = tiny(mode_token=True, proprio="per_chunk_additive")
 
@@ -48,6 +49,16 @@ def test_velocities_have_the_shapes_of_latents_and_actions() -> None:
     assert action.shape == rows.actions.shape
     assert np.isfinite(video).all()
     assert np.isfinite(action).all()
+
+
+def test_heads_are_given_the_embedding_and_the_first_two_vectors() -> None:
+    rows, params = random_rows(FULL), random_params(FULL)
+    out, *_ = forward(FULL, params, rows)
+    model = merge(FULL, params)
+    time, _ = model.video_expert.time_embedding(rows.video_timesteps)
+    _, vectors = model.action_expert.time_embedding(rows.action_timesteps)
+    np.testing.assert_allclose(out.video_time, time, atol=1e-5)
+    np.testing.assert_allclose(out.action_modulation, vectors[:, :, :2], atol=1e-5)
 
 
 def test_a_sample_does_not_notice_its_neighbour() -> None:
@@ -105,7 +116,9 @@ def gradients() -> tuple[dict, RowTokens]:
         video, action = velocities(FULL, params, dataclasses.replace(rows, video_latents=latents, actions=actions))
         return jnp.square(video[:, VIDEO_OWNER >= 0]).mean() + jnp.square(action[:, ACTION_OWNER >= 0]).mean()
 
-    return jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(random_params(FULL), rows.video_latents, rows.actions)
+    return jax.jit(jax.grad(loss, argnums=(0, 1, 2)), compiler_options=QUICK)(
+        random_params(FULL), rows.video_latents, rows.actions
+    )
 
 
 def test_every_parameter_has_a_finite_gradient(gradients: tuple) -> None:
@@ -123,7 +136,7 @@ def test_padding_has_no_gradient(gradients: tuple) -> None:
 
 def test_bfloat16_streams_have_float32_velocities() -> None:
     half, rows = dataclasses.replace(FULL, compute_dtype="bfloat16"), random_rows(FULL)
-    out = jax.eval_shape(lambda p, r: hidden(half, p, r), random_params(FULL), rows)
+    out, *_ = forward(half, random_params(FULL), rows)
     assert {leaf.dtype.name for leaf in jax.tree.leaves(out)} == {"bfloat16"}
     for low, high in zip(_run(rows, half), _run(rows), strict=True):
         assert low.dtype == np.float32
@@ -134,4 +147,4 @@ def test_bfloat16_streams_have_float32_velocities() -> None:
 def test_proprio_that_was_not_asked_for_is_refused(proprio: str) -> None:
     config, row = tiny(proprio=proprio), random_row(FULL)
     with pytest.raises(ValueError, match="proprio = "):
-        jax.eval_shape(lambda p: hidden(config, p, row), random_params(config))
+        jax.eval_shape(lambda params: velocities(config, params, row), random_params(config))

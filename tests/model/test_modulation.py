@@ -49,8 +49,8 @@ def test_modulated_norm_is_computed_wide_and_rounded_once() -> None:
 
 def test_a_gated_residual_is_added_wide() -> None:
     x, update = jnp.full((1, 1, 1, 1), 256.0, "bfloat16"), jnp.full((1, 1, 1, 1), 3.0, "bfloat16")
-    gate = jnp.full((1, 1, 1, 1), 0.34)
-    out = gated_residual(x, update, gate)  # 257.02 rounds to 258; a product rounded to bfloat16 first gives 256
+    gate = jnp.full((1, 1, 1, 1), 0.33367)
+    out = gated_residual(x, update, gate)  # 257.001 rounds to 258; were the product rounded first, 257 would give 256
     assert out.dtype == "bfloat16"
     assert float(out[0, 0, 0, 0]) == 258.0
 

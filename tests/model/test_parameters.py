@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.model.rows import TINY, random_params, tiny
+from tests.model.rows import QUICK, TINY, random_params, tiny
 from wam_jax.model import ExpertSize, Params, abstract_params, init_params, merge, parameters
 from wam_jax.model.expert import stacked_blocks
 
@@ -21,10 +21,6 @@ WIDE = tiny(
     action_init="random",
     num_layers=3,
 )
-
-
-QUICK = {"xla_backend_optimization_level": 0}
-"""Without optimisation the many small generators compile several times faster."""
 
 
 @pytest.fixture(scope="module")

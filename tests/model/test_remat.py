@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.model.rows import TINY, mean_square, random_params, random_row, tiny
+from tests.model.rows import QUICK, TINY, mean_square, random_params, random_row, tiny
 from tests.model.tracing import equations
 
 TOKENS = 6 * TINY.tokens_per_frame + 4 * TINY.actions_per_frame
@@ -63,7 +63,7 @@ def test_save_attention_spares_the_second_run_of_the_kernels() -> None:
 @pytest.mark.parametrize("remat", ["block", "save_attention"])
 def test_remat_changes_no_gradient(remat: str) -> None:
     row, params = random_row(TINY), random_params(TINY)
-    gradient = jax.jit(jax.grad(mean_square, argnums=1), static_argnums=0)
+    gradient = jax.jit(jax.grad(mean_square, argnums=1), static_argnums=0, compiler_options=QUICK)
     plain = gradient(tiny(attention="xla"), params, row)
     spared = gradient(tiny(attention="xla", remat=remat), params, row)
     for a, b in zip(jax.tree.leaves(spared), jax.tree.leaves(plain), strict=True):

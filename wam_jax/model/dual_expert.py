@@ -6,9 +6,10 @@ own, after the caller has put the frames back in the order of samples.
 """
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
-from wam_jax.model.block import Pair, StreamContext, Visibility, paired_block
+from wam_jax.model.block import ExpertBlock, Pair, StreamContext, Visibility, paired_block
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.context import TextContext
 from wam_jax.model.expert import ActionExpert, VideoExpert
@@ -56,7 +57,10 @@ class DualExpert(nnx.Module):
         video, action = self.video_expert.embed(tokens.video_latents), self.action_expert.embed(tokens.actions)
         if self.proprio_encoder is not None:
             if tokens.video_proprio is not None:
-                video = video + self.proprio_encoder(tokens.video_proprio)[:, :, None]
+                state = self.proprio_encoder(tokens.video_proprio)
+                if tokens.video_proprio_given is not None:
+                    state = jnp.where(tokens.video_proprio_given[..., None], state, 0)
+                video = video + state[:, :, None]
             if tokens.action_proprio is not None:
                 state = self.proprio_encoder(tokens.action_proprio)
                 action = action + self.action_expert.project_context(state)[:, :, None]
@@ -83,7 +87,7 @@ class DualExpert(nnx.Module):
         return video, action
 
     def _run_blocks(self, tokens: Pair, contexts: tuple[StreamContext, StreamContext], visibility: Visibility) -> Pair:
-        def layer(carry, blocks):
+        def layer(carry: Pair, blocks: tuple[ExpertBlock, ExpertBlock]) -> tuple[Pair, None]:
             return paired_block(carry, blocks, contexts, visibility), None
 
         stacks = (self.video_expert.blocks, self.action_expert.blocks)

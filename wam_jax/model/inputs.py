@@ -23,6 +23,7 @@ class RowTokens:
         video_latents: float[R, Nv, C, H, W].
         video_timesteps: float32[R, Nv], in [0, num_timesteps].
         video_proprio: float[R, Nv, state_dim], the state added to a frame's tokens, or None.
+        video_proprio_given: bool[R, Nv], which frames are given theirs, where not all are.
         actions: float[R, Na, A, D].
         action_timesteps: float32[R, Na].
         action_proprio: float[R, Na, state_dim] or None.
@@ -52,6 +53,7 @@ class RowTokens:
     key_valid: jax.Array
     video_text_ranges: KeyRanges
     action_text_ranges: KeyRanges
+    video_proprio_given: jax.Array | None = None
 
 
 @jax.tree_util.register_dataclass
