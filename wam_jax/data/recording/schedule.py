@@ -69,28 +69,39 @@ def record_all(
     Raises:
         InputError: an expert fails on too many seeds.
     """
-    seeds = dict.fromkeys(request.tasks, request.first_seed + request.episodes)
-    found: dict[str, list[Spooled]] = {task: [] for task in request.tasks}
     context = multiprocessing.get_context("spawn")  # A renderer does not survive a fork.
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-
-        def submit(task: str, seed: int) -> tuple[Future[Spooled | None], str]:
-            return pool.submit(_spool, record, task, seed, request, spool), task
-
-        first = [(task, request.first_seed + i) for task in request.tasks for i in range(request.episodes)]
-        running = dict(submit(task, seed) for task, seed in first)
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                task = running.pop(future)
-                spooled = future.result()
-                if spooled is not None:
-                    found[task].append(spooled)
-                    on_episode(spooled)
-                    continue
-                _refuse_hopeless(task, tried=seeds[task] - request.first_seed, episodes=request.episodes)
-                running.update([submit(task, seeds[task])])
-                seeds[task] += 1
+        try:
+            found = _collect(
+                request, lambda task, seed: pool.submit(_spool, record, task, seed, request, spool), on_episode
+            )
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # Else leaving waits for all that was asked for.
+            raise
     return [spooled for task in request.tasks for spooled in sorted(found[task], key=lambda item: item.seed)]
+
+
+def _collect(
+    request: Request,
+    submit: Callable[[str, int], Future[Spooled | None]],
+    on_episode: Callable[[Spooled], object],
+) -> dict[str, list[Spooled]]:
+    """Successes by task. The next seed follows every failure, so the seeds that ran are always the first ones."""
+    next_seed = dict.fromkeys(request.tasks, request.first_seed + request.episodes)
+    found: dict[str, list[Spooled]] = {task: [] for task in request.tasks}
+    first = [(task, request.first_seed + i) for task in request.tasks for i in range(request.episodes)]
+    running = {submit(task, seed): task for task, seed in first}
+    while running:
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            task, spooled = running.pop(future), future.result()
+            if spooled is not None:
+                found[task].append(spooled)
+                on_episode(spooled)
+                continue
+            _refuse_hopeless(task, tried=next_seed[task] - request.first_seed, episodes=request.episodes)
+            running[submit(task, next_seed[task])] = task
+            next_seed[task] += 1
+    return found
 
 
 def last_of_each_task(recordings: Sequence[Spooled]) -> set[Spooled]:
