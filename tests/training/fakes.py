@@ -66,9 +66,9 @@ def _losses(error: jax.Array) -> dict[str, jax.Array]:
 
 
 def make_batch(seed: int, *, rows: int = 1, slots: int = SLOTS, valid: int | None = None) -> RowBatch:
-    """A host batch of a seed, whose first `valid` slots hold samples."""
-    rng = np.random.default_rng(seed)
-    inputs = rng.normal(size=(rows, slots, WIDTH)).astype(np.float32)
+    """A host batch; row r is that of `seed + r`; the first `valid` slots of each hold samples."""
+    drawn = [np.random.default_rng(seed + row).normal(size=(slots, WIDTH)) for row in range(rows)]
+    inputs = np.stack(drawn).astype(np.float32)
     held = np.broadcast_to(np.arange(slots) < (slots if valid is None else valid), (rows, slots)).copy()
     nothing: dict[str, Any] = dict.fromkeys(field.name for field in dataclasses.fields(SampleSlots))
     samples = SampleSlots(**nothing | {"valid": held, "video_latents": inputs, "actions": inputs.sum(-1)})
@@ -99,7 +99,7 @@ class FakeData:
         """Without end."""
         while True:
             self.read.append(start)
-            batches = [make_batch(100 * start + part, rows=self.rows) for part in range(self.microbatches)]
+            batches = [make_batch(100 * start + part * self.rows, rows=self.rows) for part in range(self.microbatches)]
             if start in self.poisoned:
                 batches[0].samples.video_latents[...] = np.nan
             yield Step(batches)

@@ -35,8 +35,10 @@ def close(found: Any, expected: Any, **tolerance: float) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance["rtol"], atol=tolerance.get("atol", 0))
 
 
-def test_accumulated_gradients_are_those_of_the_mean_over_all_samples(rig: Rig) -> None:
-    params, batches = rig.fresh().params, [make_batch(1), make_batch(2)]
+@pytest.mark.parametrize("rows", [1, 2])
+def test_accumulated_gradients_are_those_of_the_mean_over_all_samples(rows: int) -> None:
+    rig = make_rig(FakeData(rows=rows))
+    params, batches = rig.fresh().params, [make_batch(1, rows=rows), make_batch(2, rows=rows)]
 
     def mean(params: Any) -> jax.Array:
         losses = [LinearPolicy().forward_train_batch(params, batch)["loss"] for batch in batches]
@@ -44,7 +46,7 @@ def test_accumulated_gradients_are_those_of_the_mean_over_all_samples(rig: Rig) 
 
     total = accumulate(rig, batches, params)
     close(total.gradients, jax.grad(mean)(params), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(total.sums["loss"] / (2 * SLOTS), mean(params), rtol=1e-6)
+    np.testing.assert_allclose(total.sums["loss"] / (2 * rows * SLOTS), mean(params), rtol=1e-6)
 
 
 def test_empty_slots_weigh_nothing(rig: Rig) -> None:

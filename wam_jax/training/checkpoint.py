@@ -12,6 +12,7 @@ short leaves a directory with a temporary name, which is never taken for one. Va
 when they are read: what is damaged is said and never used, nor is an older one used in its place without being asked.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -163,7 +164,23 @@ def _read(ref: CheckpointRef, action: Callable[[ocp.CheckpointManager], Any], **
         with ocp.CheckpointManager(ref.directory, options=options, item_handlers=handlers or None) as manager:
             return action(manager)
     except Exception as error:
+        _ignore_late_reads()
         raise damaged(ref, f"{type(error).__name__}: {error}") from error
+
+
+def _ignore_late_reads() -> None:
+    """Keeps Python from printing a traceback for each array that was still being read when another one failed.
+
+    Orbax closes the event loop that they report to; nobody can catch what they then raise.
+    """
+    report = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        late = isinstance(unraisable.exc_value, RuntimeError) and "Event loop is closed" in str(unraisable.exc_value)
+        if not late:
+            report(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _check_parameters(ref: CheckpointRef, wanted: Params, stored: Any) -> None:
