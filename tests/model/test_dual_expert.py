@@ -70,6 +70,16 @@ def test_a_sample_does_not_notice_its_neighbour() -> None:
         assert not np.any(a[0, owner == 1] == b[0, owner == 1])
 
 
+def test_frames_without_a_state_are_added_nothing_not_even_a_bias() -> None:
+    given = np.broadcast_to(VIDEO_OWNER != 0, (2, len(VIDEO_OWNER)))
+    rows = dataclasses.replace(random_rows(FULL), video_proprio_given=jnp.asarray(given))
+    model = merge(FULL, random_params(FULL))
+    plain = model.video_expert.embed(rows.video_latents)
+    video, _ = model._embed(rows)
+    np.testing.assert_array_equal(np.asarray(video != plain).all((-2, -1)), given)
+    np.testing.assert_array_equal(np.asarray(video == plain).all((-2, -1)), ~given)
+
+
 def test_nobody_notices_padding() -> None:
     rows = random_rows(FULL)
     before, after = _run(rows), _run(_shifted(rows, -1, 1000.0, FLOATS))
