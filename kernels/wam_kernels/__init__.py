@@ -8,6 +8,7 @@ actions or trajectories and does not import `wam_jax`.
 from wam_kernels.api import range_attention
 from wam_kernels.backend import UnsupportedError
 from wam_kernels.ranges import KeyRanges, Ranges
+from wam_kernels.sharding import sharded_range_attention
 from wam_kernels.tiles import TileList, TileLists, build_tile_lists
 from wam_kernels.traced_tiles import trace_tile_lists
 from wam_kernels.xla import Xla
@@ -21,5 +22,6 @@ __all__ = [
     "Xla",
     "build_tile_lists",
     "range_attention",
+    "sharded_range_attention",
     "trace_tile_lists",
 ]

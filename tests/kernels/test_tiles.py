@@ -1,0 +1,127 @@
+"""Tile lists: what they hold, that host and traced lists agree, that they refuse bad input, and that they are quick."""
+
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from tests.kernels import masks, oracle
+from wam_kernels import KeyRanges, TileList, build_tile_lists, trace_tile_lists
+
+SIZES = [(1, 1), (8, 8), (16, 4), (4, 30), (128, 64)]
+
+
+def random_mask(seed):
+    rng = np.random.default_rng(seed)
+    queries, keys = (int(n) for n in rng.integers(12, 90, 2))
+    ranges = masks.random_ranges(rng, 2, queries, keys, int(rng.integers(1, 6)))
+    return ranges, rng.random((2, keys)) < rng.choice([1.0, 0.9])
+
+
+def kinds(ranges, valid, size):
+    """`bool[rows, lines, columns]`: active and full tiles, from the matrix itself."""
+    rows, queries, keys = len(ranges), ranges.shape[1], valid.shape[1]
+    lines, columns = -(-queries // size[0]), -(-keys // size[1])
+    seen = np.zeros((rows, lines * size[0], columns * size[1]), bool)
+    seen[:, :queries, :keys] = oracle.visible(ranges, keys, None)
+    pairs = seen.reshape(rows, lines, size[0], columns, size[1]).sum((2, 4))
+    bits = np.pad(valid, ((0, 0), (0, columns * size[1] - keys))).reshape(rows, 1, columns, size[1])
+    return (pairs > 0) & bits.any(-1), (pairs == size[0] * size[1]) & bits.all(-1)
+
+
+def check_lists(lists: TileList, active, full):
+    for row, line in np.ndindex(active.shape[:2]):
+        start, middle, end = lists.bounds[row, line]
+        partial = np.flatnonzero(active[row, line] & ~full[row, line])
+        np.testing.assert_array_equal(lists.across[row, start:middle], partial)
+        np.testing.assert_array_equal(lists.across[row, middle:end], np.flatnonzero(full[row, line]))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(8))
+def test_lists_hold_the_active_tiles_partial_then_full(seed, size):
+    ranges, valid = random_mask(seed)
+    lists = build_tile_lists(ranges, valid.shape[1], query_tile=size[0], key_tile=size[1], key_valid=valid)
+    active, full = kinds(ranges, valid, size)
+    check_lists(lists.by_query, active, full)
+    check_lists(lists.by_key, active.swapaxes(1, 2), full.swapaxes(1, 2))
+
+
+def test_the_drawing_of_the_docstring():
+    lists = build_tile_lists(masks.segments([2, 3, 2], 8), 8, query_tile=2, key_tile=2).by_query
+    lines = [lists.across[0, start:end].tolist() for start, _, end in lists.bounds[0]]
+    assert lines == [[0], [2, 1], [1, 2, 3], [2, 3]]
+    assert (lists.bounds[0, :, 1] - lists.bounds[0, :, 0]).tolist() == [0, 1, 3, 2]
+
+
+def test_runs_give_the_lists_of_their_dense_form():
+    run_ranges = np.array([[[[0, 9], [12, 30]], [[0, 0], [4, 11]]]], np.int32)
+    run = np.repeat([[0, -1, 1, 0]], 10, axis=1).astype(np.int32)
+    dense = np.where((run >= 0)[..., None, None], run_ranges[0][run], 0).astype(np.int32)
+    sizes = {"query_tile": 8, "key_tile": 4}
+    from_runs = build_tile_lists(KeyRanges(run_ranges, run), 32, **sizes)
+    jax.tree.map(np.testing.assert_array_equal, from_runs, build_tile_lists(dense, 32, **sizes))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_traced_lists_equal_those_of_the_host(seed):
+    ranges, valid = random_mask(seed)
+    keys = valid.shape[1]
+    sizes = {"query_tile": 16, "key_tile": 8}
+    traced = jax.jit(lambda r, bits: trace_tile_lists(r, keys, key_valid=bits, **sizes))(ranges, valid)
+    capacity = -(-ranges.shape[1] // 16) * -(-keys // 8)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        traced,
+        build_tile_lists(ranges, keys, key_valid=valid, capacity=capacity, **sizes),
+    )
+
+
+def test_capacity_sets_the_length_and_is_never_exceeded():
+    ranges = masks.segments([40, 40], 80)
+    assert build_tile_lists(ranges, 80, query_tile=16, key_tile=16, capacity=30).by_query.across.shape == (1, 30)
+    with pytest.raises(ValueError, match="17 tiles of 16 x 16 are active in a row; the capacity is 16"):
+        build_tile_lists(ranges, 80, query_tile=16, key_tile=16, capacity=16)
+
+
+@pytest.mark.parametrize("bad", [[[5, 9], [8, 12]], [[5, 9], [0, 3]], [[0, 21], [0, 0]], [[-1, 4], [0, 0]]])
+def test_ranges_that_overlap_descend_or_leave_the_keys_are_refused(bad):
+    with pytest.raises(ValueError, match="ascending, disjoint"):
+        build_tile_lists(np.array([[bad]], np.int32), 20, query_tile=8, key_tile=8)
+
+
+def test_a_run_that_does_not_exist_is_refused():
+    ranges = KeyRanges(np.zeros((1, 2, 1, 2), np.int32), np.full((1, 4), 2, np.int32))
+    with pytest.raises(ValueError, match="holds 2 in row 0, which has 2 runs"):
+        build_tile_lists(ranges, 8, query_tile=4, key_tile=4)
+
+
+def test_valid_bits_of_another_length_are_refused():
+    with pytest.raises(ValueError, match="key_valid has shape"):
+        build_tile_lists(masks.segments([8], 8), 8, query_tile=4, key_tile=4, key_valid=np.ones((1, 9), bool))
+
+
+def real_row(samples=6, frames=65, tokens=256):
+    """Packed samples, noisy then clean, chunks of 4 frames: the noisy copy sees its chunk and earlier clean chunks."""
+    table, run, base = [], [], 0
+    for _ in range(samples):
+        clean = base + frames * tokens
+        chunks = np.arange(frames) // 4 * 4 * tokens
+        ends = np.minimum(chunks + 4 * tokens, frames * tokens)
+        table += [[(base + a, base + b), (clean, clean + a)] for a, b in zip(chunks, ends, strict=True)]
+        table += [[(clean, clean + b), (0, 0)] for b in ends]
+        base = clean + frames * tokens
+    run = np.repeat(np.arange(len(table), dtype=np.int32), tokens)
+    return KeyRanges(np.array(table, np.int32)[None], run[None]), base
+
+
+def test_200_000_tokens_take_less_than_20_ms():
+    ranges, tokens = real_row()
+    times = []
+    for _ in range(9):
+        start = time.process_time()
+        build_tile_lists(ranges, tokens, query_tile=128, key_tile=128)
+        times.append(time.process_time() - start)
+    assert tokens == 199_680
+    assert min(times) < 0.02
