@@ -43,8 +43,19 @@ def test_a_strip_has_one_image_a_frame_of_the_sample() -> None:
     assert found[2].true.shape == (3, 3, 3, 2)
 
 
-def test_empty_slots_have_none_and_batches_follow_one_another() -> None:
-    found = strips([batch(valid=1), batch(valid=3)], 3)
-    assert [len(strip.true) for strip in found] == [1, 1, 2]
-    assert len(strips([batch(valid=1)], 3)) == 1
+def test_empty_slots_have_none() -> None:
+    assert [len(strip.true) for strip in strips([batch(valid=1)], 3)] == [1]
     assert strips([batch(valid=1)], 0) == []
+
+
+def test_strips_come_from_batches_evenly_apart() -> None:
+    batches = [dataclasses.replace(batch(valid=3), seed=np.uint32(number)) for number in range(4)]
+    seen: list[int] = []
+
+    def denoise(_: Any, batch: RowBatch) -> jax.Array:
+        seen.append(int(batch.seed))
+        return batch.samples.video_latents
+
+    found = denoised_strips(denoise, {}, batches, make_mesh((-1, 1)), EveryFourth(), count=2)
+    assert (seen, len(found)) == ([0, 2], 2)
+    assert len(strips(batches, 6)) == 6

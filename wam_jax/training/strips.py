@@ -56,7 +56,7 @@ def denoised_strips(
     *,
     count: int,
 ) -> list[Strip]:
-    """Strips of the first `count` held-out samples (fewer where there are fewer).
+    """Strips of `count` held-out samples (fewer where there are fewer): the first ones of batches evenly apart.
 
     Args:
         denoise: compiled; estimates float32[R, S, T, C, H, W] of a batch's latents.
@@ -67,9 +67,8 @@ def denoised_strips(
         count: how many.
     """
     strips: list[Strip] = []
-    for batch in batches:
-        if len(strips) >= count:
-            break
+    for index in np.unique(np.linspace(0, len(batches), count, endpoint=False).astype(int)):
+        batch = batches[index]
         on_device = put_rows(mesh, batch)
         latents, estimates = multihost_utils.process_allgather(
             (on_device.samples.video_latents, denoise(params, on_device)), tiled=True
@@ -77,10 +76,10 @@ def denoised_strips(
         valid, frames, prefix = multihost_utils.process_allgather(
             (on_device.samples.valid, on_device.samples.num_frames, on_device.samples.prefix_frames), tiled=True
         )
-        for row, slot in np.argwhere(valid)[: count - len(strips)]:
+        for row, slot in np.argwhere(valid)[: -(-count // len(batches))]:
             own = slice(prefix[row, slot], prefix[row, slot] + frames[row, slot])
             strips.append(Strip(_pixels(codec, latents[row, slot, own]), _pixels(codec, estimates[row, slot, own])))
-    return strips
+    return strips[:count]
 
 
 def _pixels(codec: Codec, latents: np.ndarray) -> np.ndarray:
