@@ -223,12 +223,13 @@ def dkv_kernel(
             plgpu.barrier_wait(queries.ready.at[slot])
             scores = _product(k_smem, q_smem.transpose((1, 0)), shape) * plan.scale2
             if masked:
-                scores = _hide_transposed(scores, hidden_smem, mask, place, base)
+                scores = _hide_queries(scores, hidden_smem, base)
             p = jnp.exp2(scores - _spread(plgpu.load(lse_smem, layout=ACROSS), shape, 1))
             plgpu.barrier_wait(upstream.ready.at[slot])
             dv = _accumulate(dv, p.astype(q_ref.dtype), do_smem, plan)
             dp = _product(v_smem, do_smem.transpose((1, 0)), shape)
             ds = p * (dp - _spread(plgpu.load(delta_smem, layout=ACROSS), shape, 1))
+            plgpu.commit_smem()  # ordinary loads read lse, delta and the stretches; copies will overwrite them
             plgpu.barrier_arrive(upstream.free.at[slot])
             dk = _accumulate(dk, ds.astype(q_ref.dtype), q_smem, plan)
             plgpu.barrier_arrive(queries.free.at[slot])
@@ -236,8 +237,10 @@ def dkv_kernel(
 
         zero = _zeros(k_smem.shape)
         dk, dv = _visit_line(mask, place, plan, visit, (zero, zero))
-        k_smem[...] = (dk * (plan.scale2 / LOG2E)).astype(q_ref.dtype)
-        v_smem[...] = dv.astype(q_ref.dtype)
+        # An invalid key needs no mask on the way: what it gathers stays in its own row, which is zeroed here.
+        valid = _spread(_valid(mask, place, base, ROWS, DOWN), k_smem.shape, 0)
+        k_smem[...] = jnp.where(valid, dk * (plan.scale2 / LOG2E), 0.0).astype(q_ref.dtype)
+        v_smem[...] = jnp.where(valid, dv, 0.0).astype(q_ref.dtype)
         plgpu.commit_smem()
         plgpu.copy_smem_to_gmem(k_smem, dk_ref.at[here])
         plgpu.copy_smem_to_gmem(v_smem, dv_ref.at[here])
@@ -339,12 +342,13 @@ def _hider_of_keys(
         position = _positions(tile * key_tile, scores.shape, 1)
         for first, last in ends:
             scores = _hide_stretch(scores, position, first, last, query_axis=0)
-        return _hide_invalid(scores, mask, place, tile * key_tile, key_axis=1)
+        valid = _valid(mask, place, tile * key_tile, key_tile, ACROSS)
+        return jnp.where(_spread(valid, scores.shape, 1), scores, MASKED)
 
     return hide
 
 
-def _hide_transposed(scores: jax.Array, hidden: Ref, mask: HiddenMask, place: Place, base: jax.Array) -> jax.Array:
+def _hide_queries(scores: jax.Array, hidden: Ref, base: jax.Array) -> jax.Array:
     """Hides what a tile of queries does not see of `ROWS` keys from `base` on.
 
     A loop, not a list: the ends of one stretch fill 32 registers a thread here, and ptxas would load them all at once.
@@ -355,8 +359,7 @@ def _hide_transposed(scores: jax.Array, hidden: Ref, mask: HiddenMask, place: Pl
         first, last = (plgpu.load(hidden.at[i, side], layout=ACROSS) for side in range(2))
         return _hide_stretch(scores, position, first, last, query_axis=1)
 
-    scores = lax.fori_loop(0, hidden.shape[0], hide, scores)
-    return _hide_invalid(scores, mask, place, base, key_axis=0)
+    return lax.fori_loop(0, hidden.shape[0], hide, scores)
 
 
 def _hide_stretch(
@@ -366,10 +369,9 @@ def _hide_stretch(
     return jnp.where((first <= position) & (position < last), MASKED, scores)
 
 
-def _hide_invalid(scores: jax.Array, mask: HiddenMask, place: Place, start: jax.Array, *, key_axis: int) -> jax.Array:
-    keys = mask.key_valid.at[place.row, pl.ds(start, scores.shape[key_axis])]
-    valid = plgpu.load(keys, layout=ACROSS if key_axis else DOWN, optimized=False)
-    return jnp.where(_spread(valid, scores.shape, key_axis) != 0, scores, MASKED)
+def _valid(mask: HiddenMask, place: Place, start: jax.Array, size: int, layout: plgpu.Layout) -> jax.Array:
+    """Which of `size` keys from `start` on are valid."""
+    return plgpu.load(mask.key_valid.at[place.row, pl.ds(start, size)], layout=layout, optimized=False) != 0
 
 
 def _positions(start: jax.Array, shape: tuple[int, ...], axis: int) -> jax.Array:
@@ -389,7 +391,9 @@ def _product(a: Ref, b: Ref, shape: tuple[int, int]) -> jax.Array:
 def _accumulate(acc: jax.Array, a: jax.Array, b: Ref, plan: Plan) -> jax.Array:
     """`acc + a @ b`, with `a` in registers and `b` in shared memory."""
     if plan.interpret:
-        return acc + jnp.dot(a, b[...], preferred_element_type=jnp.float32)
+        matrix = b[...]
+        plgpu.commit_smem()  # an ordinary load needs the fence before a copy may overwrite the slot; wgmma does not
+        return acc + jnp.dot(a, matrix, preferred_element_type=jnp.float32)
     return pl.run_state(lambda ref: plgpu.wgmma(ref, a, b))(plgpu.ACC.init(acc))
 
 

@@ -102,7 +102,7 @@ MOSAIC = [
         "functools.partial(step, masked=False)",
     ),
     Fault("forward and dq not masked", _MOSAIC, "scores = hide(scores, tile)", "pass"),
-    Fault("dk and dv not masked", _MOSAIC, "scores = _hide_transposed(scores, hidden_smem, mask, place, base)", "pass"),
+    Fault("dk and dv not masked", _MOSAIC, "scores = _hide_queries(scores, hidden_smem, base)", "pass"),
     Fault("maximum starts at a masked score", _MOSAIC, "_filled(LEAST_PEAK)", "_filled(MASKED)"),
     Fault("output not rescaled", _MOSAIC, "acc = acc * _spread(shrink, acc.shape, 0)", "pass"),
     Fault("0 / 0 in empty rows", _MOSAIC, "total = jnp.where(seen, total, 1.0)", "total = total"),
@@ -111,8 +111,12 @@ MOSAIC = [
     Fault("sign of delta in dk", _MOSAIC, "(dp - _spread(plgpu.load(delta_smem", "(dp + _spread(plgpu.load(delta_smem"),
     Fault("dv scaled", _MOSAIC, "dv.astype(q_ref.dtype)", "(dv * plan.scale2).astype(q_ref.dtype)"),
     Fault("end of a hidden stretch off by one", _MOSAIC, "(position < last)", "(position <= last)"),
+    Fault("valid bit dropped", _MOSAIC, "jnp.where(_spread(valid, scores.shape, 1), scores, MASKED)", "scores"),
     Fault(
-        "valid bit dropped", _MOSAIC, "jnp.where(_spread(valid, scores.shape, key_axis) != 0, scores, MASKED)", "scores"
+        "valid bit dropped in dk",
+        _MOSAIC,
+        "jnp.where(valid, dk * (plan.scale2 / LOG2E), 0.0)",
+        "(dk * (plan.scale2 / LOG2E))",
     ),
     Fault("lists not transposed", "pallas_mosaic.py", "by_key", "by_query"),
     Fault("what lies behind the last range is seen", "operands.py", "constant_values=end)", "constant_values=0)"),
