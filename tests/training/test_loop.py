@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import pytest
 
 from tests.training.fakes import FakeData
@@ -93,6 +94,13 @@ def test_resuming_reads_no_data_again(tmp_path: Path) -> None:
     rig.data.read.clear()
     resume(rig, tmp_path)
     assert rig.data.read[0] >= 6
+
+
+def test_nothing_moves_between_host_and_device_unasked(rig: Rig, tmp_path: Path) -> None:
+    state = rig.fresh()
+    with jax.transfer_guard("disallow"):
+        _, step, _ = run_loop(rig, tmp_path, state, 0)
+    assert step == 10
 
 
 def test_a_finished_run_has_nothing_left_to_do(rig: Rig, tmp_path: Path, whole: tuple[list[int], list[Row]]) -> None:

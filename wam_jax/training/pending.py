@@ -2,7 +2,8 @@
 
 Asking for a number waits for the device. So the numbers of an update are fetched when the next one has been handed to
 the device: the host stays one update ahead and the device never waits for it. Rows come out in order. The time between
-two fetches is the time of an update, since the second ends when that update does.
+two fetches is the time of an update, since the second ends when that update does; that of a start's first update is
+mostly compilation.
 """
 
 import time
