@@ -114,12 +114,17 @@ def predict(params: Params, sample: Sample, arch: Architecture) -> tuple[np.ndar
         return video, action, {name: float(term) for name, term in terms.items()}
 
 
-def gradients(params: Params, sample: Sample, arch: Architecture) -> Params:
-    """Gradient of the sample's `joint_loss`, a tree like `params` of NumPy float64 arrays.
+def terms_and_gradients(params: Params, sample: Sample, arch: Architecture) -> tuple[dict[str, float], Params]:
+    """All loss terms of a sample and the gradient of its `joint_loss`: a tree like `params` of NumPy float64 arrays.
 
     Samples of equal shapes share one compiled program, whatever their rules.
     """
     inputs = prepare(sample, patch=arch.patch)
     with jax.enable_x64(True):
-        tree, _ = _run_gradients(params, tables(inputs, arch), *targets(inputs, sample.rules), arch=arch)
-        return jax.tree.map(np.asarray, tree)
+        tree, (_, terms) = _run_gradients(params, tables(inputs, arch), *targets(inputs, sample.rules), arch=arch)
+        return {name: float(term) for name, term in terms.items()}, jax.tree.map(np.asarray, tree)
+
+
+def gradients(params: Params, sample: Sample, arch: Architecture) -> Params:
+    """The second of `terms_and_gradients`."""
+    return terms_and_gradients(params, sample, arch)[1]

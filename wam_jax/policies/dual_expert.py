@@ -100,6 +100,7 @@ def row_tokens(batch: RowBatch, noised: NoisedSamples, model: ModelConfig) -> Ro
         key_valid=layout.key_valid,
         video_text_ranges=video_text,
         action_text_ranges=action_text,
+        video_proprio_given=None if video_proprio is None else _without_prefix(samples, layout),
     )
 
 
@@ -118,6 +119,13 @@ def sample_hidden(hidden: RowHidden, samples: SampleSlots, layout: RowLayout) ->
         for a in (hidden.action, hidden.action_modulation)
     ]
     return HiddenSamples(HiddenStream(*video), HiddenStream(*action))
+
+
+def _without_prefix(samples: SampleSlots, layout: RowLayout) -> jax.Array:
+    """Which frames of the video buffers are of samples without a prefix: bool[R, Nv]. Others are given no state."""
+    frames = 2 * samples.video_latents.shape[2]
+    sample = jnp.maximum(layout.video_source, 0) // frames
+    return jnp.take_along_axis(samples.prefix_frames, sample, axis=1) == 0
 
 
 def _both_copies(array: jax.Array | None) -> jax.Array | None:
