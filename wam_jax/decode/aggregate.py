@@ -7,6 +7,7 @@ sample is NaN.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,7 @@ def sums_over_samples(
     return sums
 
 
-def means_over_samples[T: (np.ndarray, jax.Array)](sums: Mapping[str, T]) -> dict[str, T]:
+def means_over_samples(sums: Mapping[str, Any]) -> dict[str, Any]:
     """Means of what sums were taken of, on the host or the device; counts stay."""
     means = {}
     with np.errstate(invalid="ignore"):

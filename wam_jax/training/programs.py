@@ -8,7 +8,7 @@ An update whose loss or gradient is not finite changes nothing but the counters,
 decides (`wam_jax.training.nonfinite`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ import jax.numpy as jnp
 import optax
 
 from wam_jax.data.transport import RowBatch
+from wam_jax.decode.aggregate import COUNT, means_over_samples, sums_over_samples
 from wam_jax.policies.base import Params, TrainPolicy
+from wam_jax.sequence import Objective
 from wam_jax.training.optimizer import Optimizer, moving_average
 from wam_jax.training.state import TrainState, shardings_of
 
@@ -46,8 +48,9 @@ class Programs:
         zeros: () to an empty accumulator.
         gradient: (params, accumulator, batch) to the accumulator with the batch added; the accumulator is donated.
         update: (state, accumulator) to (state, metrics); the state is donated. Metrics are the means over samples,
-            `loss` among them, and `grad_norm` before clipping, `lr`, `skipped` and `nonfinite`: bool[leaves], the
-            gradients whose squared norm is not finite, in the order of `jax.tree.leaves`.
+            `loss` among them (`wam_jax.decode.aggregate`), and `grad_norm` before clipping, `lr`, `skipped` and
+            `nonfinite`: bool[leaves], the gradients whose squared norm is not finite, in the order of
+            `jax.tree.leaves`.
         evaluate: (params, batch) to sums over samples, those of the zero prediction among them, and `count`.
     """
 
@@ -58,7 +61,13 @@ class Programs:
 
 
 def build_programs(
-    policy: TrainPolicy, optimizer: Optimizer, *, abstract: TrainState, batch: RowBatch, samples_per_update: int
+    policy: TrainPolicy,
+    optimizer: Optimizer,
+    *,
+    abstract: TrainState,
+    batch: RowBatch,
+    samples_per_update: int,
+    objectives: Sequence[Objective] = (),
 ) -> Programs:
     """The programs of a run.
 
@@ -68,11 +77,12 @@ def build_programs(
         abstract: shapes and shardings of the state.
         batch: any batch, for the names of the losses; only its shapes are read.
         samples_per_update: E.
+        objectives: of the run's draws; where there are several, losses and metrics of each stand beside the totals.
     """
 
     def sums(params: Params, batch: RowBatch, *, zero_prediction: bool) -> Scalars:
-        outputs = policy.forward_train_batch(params, batch, zero_prediction=zero_prediction)
-        return {name: jnp.where(batch.samples.valid, value, 0).sum() for name, value in outputs.items()}
+        losses = policy.forward_train_batch(params, batch, zero_prediction=zero_prediction)
+        return sums_over_samples(losses, batch.samples, objectives)
 
     def loss(params: Params, batch: RowBatch) -> tuple[jax.Array, Scalars]:
         summed = sums(params, batch, zero_prediction=False)
@@ -89,11 +99,12 @@ def build_programs(
         return jax.tree.map(lambda old, new: old + new.astype(old.dtype), total, Accumulator(gradients, summed))
 
     def update(state: TrainState, total: Accumulator) -> tuple[TrainState, Scalars]:
-        means = {name: value / samples_per_update for name, value in total.sums.items()}
+        means = means_over_samples(total.sums | {COUNT: jnp.float32(samples_per_update)})
+        del means[COUNT]
         return apply_update(state, total.gradients, means, optimizer)
 
     def evaluate(params: Params, batch: RowBatch) -> Scalars:
-        return sums(params, batch, zero_prediction=True) | {"count": batch.samples.valid.sum()}
+        return sums(params, batch, zero_prediction=True)
 
     total = jax.eval_shape(zeros)
     scalars = jax.tree.map(lambda _: abstract.step.sharding, total.sums)

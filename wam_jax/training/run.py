@@ -29,7 +29,7 @@ from wam_jax.training.metrics import MetricsFile, read_rows, truncate_rows
 from wam_jax.training.nonfinite import NonFiniteError
 from wam_jax.training.optimizer import Optimizer, make_optimizer
 from wam_jax.training.plots import PLOT_FILE, draw_report
-from wam_jax.training.programs import build_programs
+from wam_jax.training.programs import Programs, build_programs
 from wam_jax.training.record import check_contract, checkpoint_meta, run_record, write_run_record
 from wam_jax.training.report import summarise, table, write_report
 from wam_jax.training.sinks import ProgressBar, Recorder, TensorBoard
@@ -53,13 +53,14 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     config, steps = loaded.config, loaded.config.training.num_steps
     check_world_size(world_size)
     mesh = make_mesh(config.trainer.mesh)
-    data = open_data(config, store, mesh)
     step = start.resume.step if start.resume else 0
     if step > steps:
         raise InputError("training.num_steps", steps, f"the checkpoint is at step {step} already; give more")
     source_meta = read_meta(start.source) if start.source else None
-    if start.resume and source_meta:
-        check_contract(start.resume, source_meta, data.contract())
+    resumed = source_meta if start.resume else None
+    data = open_data(config, store, mesh, resumed=resumed)
+    if start.resume and resumed:
+        check_contract(start.resume, resumed, data.contract())
     policy = make_policy(config, store)
     optimizer = make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
@@ -67,9 +68,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
 
     record = describe(loaded, start, store, abstract, source_meta)
     write_run_record(start.workdir, record)
-    programs = build_programs(
-        policy, optimizer, abstract=abstract, batch=data.validation()[0], samples_per_update=data.draws_per_step
-    )
+    programs = compiled_programs(policy, optimizer, abstract, data)
     with (
         StopRequest() as stop,
         open_recorder(start, num_steps=steps, step=step) as recorder,
@@ -100,9 +99,13 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     return 0
 
 
-def open_data(config: Config, store: Store, mesh: Mesh) -> TrainData:
-    """The run's data, all of it checked where the store is small, else what is needed first."""
-    data = TrainData(config, store, rows=process_rows(mesh), ranks=mesh.size)
+def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None = None) -> TrainData:
+    """The run's data, all of it checked where the store is small, else what is needed first.
+
+    `resumed` is what the checkpoint of a resumed run says: constants that its stream of draws began with are kept.
+    """
+    group = resumed["data_contract"].get("objective_group") if resumed else None
+    data = TrainData(config, store, rows=process_rows(mesh), ranks=mesh.size, objective_group=group)
     if int(store.index.num_bytes.sum()) <= config.data.verify_up_to_bytes:
         for episode in range(len(store)):
             verify_episode(store, episode)
@@ -125,6 +128,20 @@ def make_policy(config: Config, store: Store) -> DualExpertPolicy:
     policy = policy_from_config(config, model)
     check_batching_mode(policy, config.data.batching.mode)
     return policy
+
+
+def compiled_programs(
+    policy: DualExpertPolicy, optimizer: Optimizer, abstract: TrainState, data: TrainData
+) -> Programs:
+    """The programs of the run, compiled on first use."""
+    return build_programs(
+        policy,
+        optimizer,
+        abstract=abstract,
+        batch=data.validation()[0],
+        samples_per_update=data.draws_per_step,
+        objectives=data.objectives,
+    )
 
 
 def first_state(

@@ -11,6 +11,7 @@ import jax
 from jax.sharding import Mesh
 
 from wam_jax.data.transport import RowBatch
+from wam_jax.decode.aggregate import COUNT, means_over_samples
 from wam_jax.policies.base import Params
 from wam_jax.training.mesh import put_rows
 from wam_jax.training.metrics import Row
@@ -28,11 +29,10 @@ def validate(
         batches: on the host, equally many on every process; at least one sample in all.
         mesh: the run's.
     Returns:
-        The losses and metrics by name, `num_samples` and `seconds`.
+        The losses and metrics by name, also of each objective's own samples, `num_samples` and `seconds`.
     """
     begun = time.perf_counter()
     parts = [evaluate(params, put_rows(mesh, batch)) for batch in batches]
     totals = {name: sum(part[name] for part in jax.device_get(parts)) for name in parts[0]}
-    count = int(totals.pop("count"))
-    means = {name: float(total / count) for name, total in totals.items()}
-    return means | {"num_samples": count, "seconds": time.perf_counter() - begun}
+    means = {name: float(mean) for name, mean in means_over_samples(totals).items()}
+    return {"num_samples": int(means.pop(COUNT)), "seconds": time.perf_counter() - begun} | means
