@@ -5,7 +5,7 @@ import logging
 
 from wam_kernels.backend import Backend, Problem, TileSize, UnsupportedError
 from wam_kernels.reference import Reference
-from wam_kernels.target import Target
+from wam_kernels.target import Target, current_target
 from wam_kernels.xla import Xla
 
 _LOG = logging.getLogger("wam_kernels")
@@ -41,6 +41,17 @@ def choose(
             "(query_tile x key_tile)"
         )
     return backend
+
+
+def tile_sizes(
+    problem: Problem, *, implementation: str | Backend | None = None, target: Target | None = None
+) -> tuple[TileSize, ...]:
+    """The tile sizes whose lists `range_attention` will read, so that a loader can build them.
+
+    `target` is where it will run (None: here). A sample's bits do not depend on its row when samples start at multiples
+    of every size named.
+    """
+    return choose(implementation, problem, target or current_target(), ()).tile_sizes()
 
 
 def _automatic(problem: Problem, target: Target) -> Backend:

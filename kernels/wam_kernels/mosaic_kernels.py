@@ -28,6 +28,9 @@ from wam_kernels.vjp import LEAST_PEAK, LOG2E, MASKED
 type Ref = Any
 """A Pallas reference, which has no public type."""
 
+type Layout = Any
+"""A layout of an array over the threads of a warpgroup; likewise."""
+
 type Carry = tuple[jax.Array, ...]
 
 ROWS = 64
@@ -369,7 +372,7 @@ def _hide_stretch(
     return jnp.where((first <= position) & (position < last), MASKED, scores)
 
 
-def _valid(mask: HiddenMask, place: Place, start: jax.Array, size: int, layout: plgpu.Layout) -> jax.Array:
+def _valid(mask: HiddenMask, place: Place, start: jax.Array, size: int, layout: Layout) -> jax.Array:
     """Which of `size` keys from `start` on are valid."""
     return plgpu.load(mask.key_valid.at[place.row, pl.ds(start, size)], layout=layout, optimized=False) != 0
 

@@ -23,13 +23,13 @@ from wam_kernels.target import Target
 from wam_kernels.tiles import TileList
 from wam_kernels.vjp import LEAST_PEAK, LOG2E, MASKED, attend_with_kernels
 
-_TILE = 128
+_TILE = 256
 _SMALLEST_TILE = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Xla:
-    """The backend. The tile size is that of the caller's lists, else 128, or less where there are fewer tokens.
+    """The backend. The tile size is that of the caller's lists, else 256, or less where there are fewer tokens.
 
     Attributes:
         query_tile: queries a tile; None until resolved.

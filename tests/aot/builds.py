@@ -1,5 +1,7 @@
 """The three kernels of a backend, compiled alone for a GPU that need not be there."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -15,8 +17,8 @@ from wam_kernels.tiles import TileList, TileLists
 TOKENS, HEADS = 32_768, 24
 
 
-def spec(mesh: Mesh, shape: tuple[int, ...], dtype: str) -> jax.ShapeDtypeStruct:
-    """An argument of this shape on every device of the mesh."""
+def spec(mesh: Mesh, shape: tuple[int, ...], dtype: str) -> Any:
+    """What stands in for an array of this shape on every device of the mesh."""
     return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, PartitionSpec()))
 
 

@@ -1,5 +1,8 @@
 """The entry: forms of ranges, results, what it refuses, and in which words."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +12,9 @@ from tests.kernels import masks, oracle
 from wam_kernels import KeyRanges, Xla, build_tile_lists, range_attention
 
 RANGES = masks.segments([5, 7], 16)
+
+
+type Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def qkv(tokens=16, dtype="float32", seed=0):
@@ -79,7 +85,7 @@ def test_a_remat_policy_can_save_the_named_residuals():
     assert "range_attention_lse" in text
 
 
-BAD = {
+BAD: dict[str, Callable[..., Call]] = {
     "q has shape": lambda q, k, v: ((q[0], k, v, RANGES), {}),
     "rows, heads and": lambda q, k, v: ((q, k[:, :, :1], v[:, :, :1], RANGES), {}),
     "ranges has shape": lambda q, k, v: ((q, k, v, RANGES[:, :15]), {}),
@@ -97,7 +103,7 @@ def test_a_shape_or_name_that_does_not_fit_is_refused(message):
         range_attention(*args, **options)
 
 
-WRONG_TYPE = {
+WRONG_TYPE: dict[str, Callable[..., Call]] = {
     "q has dtype int32": lambda q, k, v: ((q.astype("int32"), k, v, RANGES), {}),
     "wanted one dtype": lambda q, k, v: ((q.astype("bfloat16"), k, v, RANGES), {}),
     "ranges has dtype int64; wanted int32": lambda q, k, v: ((q, k, v, RANGES.astype("int64")), {}),

@@ -48,8 +48,8 @@ def results(name, dtype, others):
     """Output, lse, dq, dk and dv of our sample."""
     row, ranges, ours = packed(others)
     chosen = backend(name, (TILE, TILE))
-    size = {"query_tile": chosen.tile_sizes()[0][0], "key_tile": chosen.tile_sizes()[0][1]}
-    lists = build_tile_lists(ranges, TOKENS, capacity=(TOKENS // TILE) ** 2, **size)
+    queries, keys = chosen.tile_sizes()[0]
+    lists = build_tile_lists(ranges, TOKENS, query_tile=queries, key_tile=keys, capacity=(TOKENS // TILE) ** 2)
     given = Inputs(*(jnp.asarray(x, dtype) for x in row), jnp.zeros((1, HEADS, TOKENS), jnp.float32))
     out, lse, *grads = answer(given, ranges, None, (lists,), backend=chosen)
     here = slice(ours, ours + len(SAMPLE))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kernels import masks, oracle
 from wam_kernels import KeyRanges, TileList, build_tile_lists, trace_tile_lists
+from wam_kernels.workloads import NAMES, SEGMENT_LENGTHS, workload
 
 SIZES = [(1, 1), (8, 8), (16, 4), (4, 30), (128, 64)]
 
@@ -59,23 +60,22 @@ def test_runs_give_the_lists_of_their_dense_form():
     run_ranges = np.array([[[[0, 9], [12, 30]], [[0, 0], [4, 11]]]], np.int32)
     run = np.repeat([[0, -1, 1, 0]], 10, axis=1).astype(np.int32)
     dense = np.where((run >= 0)[..., None, None], run_ranges[0][run], 0).astype(np.int32)
-    sizes = {"query_tile": 8, "key_tile": 4}
-    from_runs = build_tile_lists(KeyRanges(run_ranges, run), 32, **sizes)
-    jax.tree.map(np.testing.assert_array_equal, from_runs, build_tile_lists(dense, 32, **sizes))
+    from_runs, from_dense = (
+        build_tile_lists(form, 32, query_tile=8, key_tile=4) for form in (KeyRanges(run_ranges, run), dense)
+    )
+    jax.tree.map(np.testing.assert_array_equal, from_runs, from_dense)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_traced_lists_equal_those_of_the_host(seed):
     ranges, valid = random_mask(seed)
     keys = valid.shape[1]
-    sizes = {"query_tile": 16, "key_tile": 8}
-    traced = jax.jit(lambda r, bits: trace_tile_lists(r, keys, key_valid=bits, **sizes))(ranges, valid)
-    capacity = -(-ranges.shape[1] // 16) * -(-keys // 8)
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        traced,
-        build_tile_lists(ranges, keys, key_valid=valid, capacity=capacity, **sizes),
+    traced = jax.jit(lambda r, bits: trace_tile_lists(r, keys, query_tile=16, key_tile=8, key_valid=bits))(
+        ranges, valid
     )
+    capacity = -(-ranges.shape[1] // 16) * -(-keys // 8)
+    built = build_tile_lists(ranges, keys, query_tile=16, key_tile=8, key_valid=valid, capacity=capacity)
+    jax.tree.map(np.testing.assert_array_equal, traced, built)
 
 
 def test_capacity_sets_the_length_and_is_never_exceeded():
@@ -102,26 +102,26 @@ def test_valid_bits_of_another_length_are_refused():
         build_tile_lists(masks.segments([8], 8), 8, query_tile=4, key_tile=4, key_valid=np.ones((1, 9), bool))
 
 
-def real_row(samples=6, frames=65, tokens=256):
-    """Packed samples, noisy then clean, chunks of 4 frames: the noisy copy sees its chunk and earlier clean chunks."""
-    table, run, base = [], [], 0
-    for _ in range(samples):
-        clean = base + frames * tokens
-        chunks = np.arange(frames) // 4 * 4 * tokens
-        ends = np.minimum(chunks + 4 * tokens, frames * tokens)
-        table += [[(base + a, base + b), (clean, clean + a)] for a, b in zip(chunks, ends, strict=True)]
-        table += [[(clean, clean + b), (0, 0)] for b in ends]
-        base = clean + frames * tokens
-    run = np.repeat(np.arange(len(table), dtype=np.int32), tokens)
-    return KeyRanges(np.array(table, np.int32)[None], run[None]), base
-
-
 def test_200_000_tokens_take_less_than_20_ms():
-    ranges, tokens = real_row()
+    row = workload("noisy_and_clean_200k")
     times = []
     for _ in range(9):
         start = time.process_time()
-        build_tile_lists(ranges, tokens, query_tile=128, key_tile=128)
+        build_tile_lists(row.ranges, row.tokens, query_tile=128, key_tile=128)
         times.append(time.process_time() - start)
-    assert tokens == 199_680
+    assert row.tokens == 199_680
     assert min(times) < 0.02
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "200k" not in name])
+def test_workloads_count_their_visible_pairs(name):
+    row = workload(name)
+    lists = build_tile_lists(row.ranges, row.tokens, query_tile=64, key_tile=64).by_query
+    partial, full = np.diff(lists.bounds[0], axis=1).sum(0)
+    assert full * 64**2 <= row.visible_pairs() <= (full + partial) * 64**2
+    assert row.visible_pairs() == sum(n * n for n in SEGMENT_LENGTHS) or not name.startswith("segments")
+
+
+def test_an_unknown_workload_is_refused():
+    with pytest.raises(ValueError, match="known are segments_8k_float32, dense_8k"):
+        workload("segments")
