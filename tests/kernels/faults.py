@@ -26,10 +26,10 @@ class Fault(NamedTuple):
 SHARED = [
     Fault("full tile despite an invalid key", "tiles.py", "(tiles.full & by_tile.all(1)[tiles.column])", "tiles.full"),
     Fault(
-        "last active tile of a line missing",
+        "last full tile of a line missing",
         "tiles.py",
         "np.column_stack([starts, ends])",
-        "np.column_stack([starts, ends - [0, 1]])",
+        "np.column_stack([starts, ends[:, 0], np.maximum(ends[:, 1] - 1, ends[:, 0])])",
     ),
     Fault("cotangent of lse dropped", "vjp.py", ' precision="highest") - dlse', ' precision="highest")'),
 ]
@@ -43,13 +43,13 @@ XLA = [
         "forward not masked",
         "xla.py",
         "scores = jnp.where(_visible(row, i, j, size), scores, MASKED)\n            new",
-        "new",
+        "pass\n            new",
     ),
     Fault(
         "backward not masked",
         "xla.py",
         "scores = jnp.where(_visible(row, i, j, size), scores, MASKED)\n            p",
-        "p",
+        "pass\n            p",
     ),
     Fault(
         "maximum starts at a masked score", "xla.py", "(heads, query_tile), LEAST_PEAK", "(heads, query_tile), MASKED"
@@ -89,7 +89,6 @@ TRITON = [
     Fault("range end off by one", _TRITON, "(position < last)", "(position <= last)"),
     Fault("valid bit dropped", _TRITON, "if mask.key_valid is None:", "if True:"),
     Fault("lists not transposed", "pallas_triton.py", "by_key", "by_query"),
-    Fault("filled-up queries count", "operands.py", "launch.query_tile, jnp.inf)", "launch.query_tile, 0.0)"),
 ]
 
 _MOSAIC = "mosaic_kernels.py"
