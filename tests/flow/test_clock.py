@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from wam_jax import keys
-from wam_jax.flow.clock import FlowConfig, condition_indices, condition_is_noised, frame_indices
+from wam_jax.flow.clock import Clock, FlowConfig, condition_indices, condition_is_noised, frame_indices
 from wam_jax.flow.schedule import FlowSchedule
 
 
-def _flow(clock: str = "independent", **fields) -> FlowConfig:
+def _flow(clock: Clock = "independent", **fields) -> FlowConfig:
     return FlowConfig(FlowSchedule(1000, 5.0), FlowSchedule(1000, 1.0), clock=clock, **fields)
 
 

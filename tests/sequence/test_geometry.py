@@ -1,12 +1,14 @@
 """A geometry that means nothing is refused by name."""
 
+from typing import Any
+
 import pytest
 
 from tests.sequence.geometries import random_geometries
 from wam_jax.errors import InputError
 from wam_jax.sequence import SequenceGeometry
 
-GOOD = {
+GOOD: dict[str, Any] = {
     "num_frames": 3,
     "video_tokens_per_frame": 2,
     "actions_per_frame": 2,

@@ -1,5 +1,7 @@
 """Rows: the ranges of a laid-out row are exactly its samples' own matrices, and nothing between samples."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,7 @@ def _samples(count: int, *, seed: int) -> list[RowSample]:
     ]
 
 
-def _rung(samples: list[RowSample | None]) -> Rung:
+def _rung(samples: Sequence[RowSample | None]) -> Rung:
     return Rung(
         samples=len(samples),
         video_slot_frames=7,

@@ -1,5 +1,7 @@
 """The visibility law: against the brute-force restatement, its drawing, and the statements that define it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ KINDS_AND_FRAMES = [f"{kind}{frame}" for kind in ("VN", "VC", "AN", "AC") for fr
 
 
 def _geometry(**fields) -> SequenceGeometry:
-    base = {
+    base: dict[str, Any] = {
         "num_frames": 3,
         "video_tokens_per_frame": 1,
         "actions_per_frame": 1,
@@ -33,7 +35,7 @@ def test_law_equals_the_restatement_over_random_geometries():
 
 
 def test_the_drawing_in_the_docstring_is_the_law():
-    rows = [line.split() for line in visibility.__doc__.splitlines() if line.strip()[:3] in KINDS_AND_FRAMES]
+    rows = [line.split() for line in str(visibility.__doc__).splitlines() if line.strip()[:3] in KINDS_AND_FRAMES]
     drawn = np.array([[mark == "x" for mark in "".join(marks)] for _, *marks in rows])
     np.testing.assert_array_equal(drawn, dense_visibility(_geometry()))
 
