@@ -1,6 +1,7 @@
 """Everything the index shows to be impossible is refused before a payload is read."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -67,13 +68,44 @@ def test_unused_condition_latents_may_differ():
     check(extents={"condition_latents": [3, None]}, policy={"use_condition_latents": False})
 
 
+PREFIX = CHUNKED | {"sequence_contract": "prefix_frame"}
+CONTEXT = CHUNKED | {"sequence_contract": "context_frame"}
+
+
 @pytest.mark.parametrize(
     "policy",
-    [{"require_condition_latents": True}, {"context_condition_latent_source": "single_frame_condition_latent"}],
+    [
+        {"require_condition_latents": True},
+        {"context_condition_latent_source": "single_frame_condition_latent"},
+        PREFIX,
+    ],
 )
 def test_needed_condition_latents(policy):
     match = r"sample ep1: condition_latents = None: is missing"
     check_refused(match, policy=policy, microbatch=1, extents={"condition_latents": [3, None]})
+
+
+@pytest.mark.parametrize("program", ["forward_dynamics", "inverse_dynamics"])
+def test_conditional_samples_need_no_condition_latents(program):
+    check(policy=PREFIX | {"program": program}, extents={"state": [9, 9]})
+
+
+@pytest.mark.parametrize("policy", [PREFIX, CONTEXT])
+def test_contracts_need_a_state_at_every_frame(policy):
+    name = policy["sequence_contract"]
+    extents = {"condition_latents": [3, 3], "state": [9, None], "proprio_context_state": [None, 2]}
+    match = rf"sample ep1: proprioception = None: .*'{name}' needs one of proprio_context_frames, state$"
+    check_refused(match, policy=policy, construction=ALL_OF_IT, extents=extents)
+
+
+def test_states_per_chunk_do_not_fit_samples_that_begin_behind_their_history():
+    rooms: dict[str, Any] = {
+        "policy": CHUNKED | {"program": "forward_dynamics"},
+        "extents": {"proprio_context_state": [2, 2]},
+    }
+    check(construction=ALL_OF_IT, **rooms)
+    match = r"sample ep0: proprio_context_state = 2: states per chunk need"
+    check_refused(match, construction=ALL_OF_IT | {"conditional_start": "history"}, **rooms)
 
 
 @pytest.mark.parametrize("text", [None, 3])

@@ -95,15 +95,22 @@ def _check_rectangular(config: Config, index: Index, law: DrawLaw) -> None:
 
 def _equal(index: Index, law: DrawLaw, what: str, values: np.ndarray, rows: np.ndarray) -> None:
     """Refuses values, one a row, that are not all the same known one in the rows that count."""
-    episodes = law.space.episodes[rows]
     kinds, first, counts = np.unique(values[rows], return_index=True, return_counts=True)
     if len(kinds) == 0 or (len(kinds) == 1 and kinds[0] != _RANDOM):
         return
     common = np.argsort(-counts, kind="stable")[:_SHOWN]
-    shown = [f"{index.ids[episodes[first[i]]]}: {'random' if kinds[i] == _RANDOM else kinds[i]}" for i in common]
+    shown = [
+        f"{_row_name(index, law, np.flatnonzero(rows)[first[i]])}: {'random' if kinds[i] == _RANDOM else kinds[i]}"
+        for i in common
+    ]
     found = ", ".join(shown) + (", ..." if len(kinds) > _SHOWN else "")
     remedy = f"needs equal {what} in all samples, found {found}; cut equal segments or use a microbatch of 1"
     raise InputError("data.batching.mode", "strict", remedy)
+
+
+def _row_name(index: Index, law: DrawLaw, row: int) -> str:
+    episode = index.ids[law.space.episodes[row]]
+    return f"{episode} on {law.routes[law.row_route[row]].name}" if len(law.routes) > 1 else episode
 
 
 def _extents(index: Index, law: DrawLaw, name: str) -> np.ndarray:
