@@ -22,25 +22,6 @@ def three_frames(program: str, **fields) -> SequenceGeometry:
     return SequenceGeometry(program=program, **tokens, **rules | fields)
 
 
-CONDITIONAL_LAYOUT
-from wam_jax.sequence.drawing import draw_visibility
-from wam_jax.sequence.programs import PROGRAMS
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "programs.md"
-
-
-def three_frames(program: str, **fields) -> SequenceGeometry:
-    """Chunks of one frame, a window that covers everything, one token a frame."""
-    whole: dict[str, Any] = {
-        "num_frames": 3,
-        "video_tokens_per_frame": 1,
-        "actions_per_frame": 1,
-        "chunk_size": 1,
-        "window_size": 64,
-    }
-    return SequenceGeometry(**whole | {"program": program, "history": "full"} | fields)
-
-
 CONDITIONAL: dict[str, Any] = {
     "window_size": CONDITIONAL_LAYOUT["window_size"],
     "chunk_origin": CONDITIONAL_LAYOUT["chunk_origin"],
