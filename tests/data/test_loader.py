@@ -116,7 +116,7 @@ def test_the_contract_is_what_the_stream_depends_on(store):
 
 def test_padded_rows_take_unequal_episodes(store):
     data = train_data(store, construction={}, batching={"mode": "padded", "pad_to_multiple_of": 4})
-    assert data.rung.video_slot_frames == 8
+    assert data.shapes.ladder.rungs[-1].video_slot_frames == 8
     counts = take(data, 0, 1)[0].counts
     assert 0 < counts.video_tokens < counts.video_slots == 2 * 2 * 8
 

@@ -18,6 +18,7 @@ from wam_jax.data.samplers import Stretch
 from wam_jax.data.samples import SampleReader
 from wam_jax.data.shapes import row_constants, top_rung
 from wam_jax.data.store import Store, open_store
+from wam_jax.sequence.rung import Rung
 
 LENGTHS = (3, 5, 2, 4)
 CONFIG = tiny_config(
@@ -33,10 +34,13 @@ def store(tmp_path_factory) -> Store:
     return open_store(write_tiny_store(tmp_path_factory.mktemp("batches") / "store", LENGTHS, overrides=own_text))
 
 
-def materializer(store: Store, config: Config = CONFIG, *, samples: int = 2, clean_differs: bool = True):
-    rung = top_rung(make_law_of(store, config), samples=samples, multiple=4)
+def rung_of(store: Store, config: Config = CONFIG, *, samples: int = 2) -> Rung:
+    return top_rung(make_law_of(store, config), samples=samples, multiple=4)
+
+
+def materializer(store: Store, config: Config = CONFIG, *, clean_differs: bool = True) -> Materializer:
     reader = SampleReader(config, store, row_constants(config, store.manifest))
-    return Materializer(reader, rung, clean_differs=clean_differs, video_states=True)
+    return Materializer(reader, clean_differs=clean_differs, video_states=True)
 
 
 def make_law_of(store: Store, config: Config = CONFIG):
@@ -51,13 +55,13 @@ def draws_of(store: Store, episodes: Sequence) -> DrawTable:
 
 
 def batch(store: Store, episodes: list[list[int]], **options):
-    maker = materializer(store, samples=len(episodes[0]), **options)
-    return maker.batch(draws_of(store, episodes)), maker
+    rung = rung_of(store, samples=len(episodes[0]))
+    return materializer(store, **options).batch(draws_of(store, episodes), rung), rung
 
 
 def test_shapes_are_those_of_the_rung(store):
-    made, maker = batch(store, [[0, 2], [3, 1]])
-    assert maker.rung.video_slot_frames == 8
+    made, rung = batch(store, [[0, 2], [3, 1]])
+    assert rung.video_slot_frames == 8
     assert made.samples.video_latents.shape == (2, 2, 8, 3, 2, 2)
     assert made.samples.actions.shape == (2, 2, 8, 2, 2)
     assert made.layout.video_source.shape == (2, 32)
@@ -108,16 +112,16 @@ def test_no_buffer_frame_refers_to_padding(store):
 
 
 def test_texts_lie_back_to_back(store):
-    made, maker = batch(store, [[1, 2], [0, 1]])
+    made, rung = batch(store, [[1, 2], [0, 1]])
     np.testing.assert_array_equal(made.text[0, :3], np.ones((3, 4)))
     assert not made.text[0, 3:].any()
     np.testing.assert_array_equal(made.text[1, :4], store.text("do reach"))
     np.testing.assert_array_equal(made.text[1, 4:7], np.ones((3, 4)))
-    assert maker.rung.text_keys == 8
+    assert rung.text_keys == 8
 
 
 def test_empty_slots_are_empty(store):
-    made = materializer(store).batch(draws_of(store, [0, 1, 3]).padded(4).reshape(2, 2))
+    made = materializer(store).batch(draws_of(store, [0, 1, 3]).padded(4).reshape(2, 2), rung_of(store))
     assert made.samples.valid.tolist() == [[True, True], [True, False]]
     assert made.samples.num_frames.tolist() == [[3, 5], [4, 0]]
     assert not made.samples.action_mask[1, 1].any()
@@ -132,7 +136,7 @@ def test_proprio_tokens_lie_back_to_back(store):
     config = tiny_config(policy={"proprio_context_mode": "text_context_token"}, construction={"chunk_size": 1})
     maker = materializer(store, config)
     draws = make_law_of(store, config).draws(Stretch(0, 0, 4), np.arange(4))[np.array([[0, 2]])]
-    keys = maker.batch(draws).proprio_keys
+    keys = maker.batch(draws, rung_of(store, config)).proprio_keys
     states = [store.read(episode)["proprio_context_frames"] for episode in (0, 2)]
     assert keys.shape == (1, 2 * 5, 3)
     np.testing.assert_array_equal(keys[0, :3], states[0][[0, 0, 1]])
@@ -141,9 +145,9 @@ def test_proprio_tokens_lie_back_to_back(store):
 
 
 def test_counts_tell_real_tokens_from_slots(store):
-    _, maker = batch(store, [[0, 1]])
+    _, rung = batch(store, [[0, 1]])
     draws = draws_of(store, [0, 1, 3]).padded(4).reshape(2, 2)
-    counts = count_tokens(draws, maker.rung, maker.reader.constants)
+    counts = count_tokens(draws, rung, row_constants(CONFIG, store.manifest))
     assert (counts.samples, counts.video_tokens, counts.action_tokens) == (3, 2 * 12, 2 * 2 * 12)
     assert (counts.video_slots, counts.action_slots) == (2 * 2 * 2 * 8, 2 * 2 * 2 * 8 * 2)
     assert (counts.text_tokens, counts.text_slots) == (4 + 3 + 4, 2 * 8)

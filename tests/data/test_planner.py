@@ -5,8 +5,9 @@ import pytest
 
 from tests.data.indexes import equal, make_index, make_law
 from tests.support.runs import SEGMENTS_OF_3, tiny_config
+from wam_jax.data.batching.seating import Dealt
 from wam_jax.data.draws import concatenate
-from wam_jax.data.planner import Planner, UpdateShape, draws_per_epoch, validation_draws
+from wam_jax.data.planner import StreamPlanner, UpdateShape, draws_per_epoch, validation_draws
 from wam_jax.data.samplers import Replacement, ShuffledEpochs, Stretch
 from wam_jax.errors import InputError
 from wam_jax.keys import Phase
@@ -16,11 +17,14 @@ INDEX = make_index([4, 9, 17, 6, 3])
 LAW = make_law(tiny_config(construction=SEGMENTS_OF_3), INDEX)
 
 
-def planner(shape: UpdateShape = SHAPE, *, items: int = 29, drop_last: bool = True, sampler=ShuffledEpochs) -> Planner:
-    return Planner(LAW, sampler(0, Phase.TRAIN, items), shape, draws_per_epoch(items, shape, drop_last=drop_last))
+def planner(
+    shape: UpdateShape = SHAPE, *, items: int = 29, drop_last: bool = True, sampler=ShuffledEpochs
+) -> StreamPlanner:
+    seating, per_epoch = Dealt(shape.ranks, shape.microbatch), draws_per_epoch(items, shape, drop_last=drop_last)
+    return StreamPlanner(LAW, sampler(0, Phase.TRAIN, items), shape, per_epoch, seating)
 
 
-def order(plans: Planner, steps: range) -> list[tuple[int, int]]:
+def order(plans: StreamPlanner, steps: range) -> list[tuple[int, int]]:
     """(epoch, position) of the draws of some steps, in global order."""
     dealt = [plans.plan(step).draws.transpose(0, 2, 1).reshape(-1) for step in steps]
     draws = concatenate(dealt)
@@ -64,7 +68,7 @@ def test_draws_are_dealt_one_a_rank():
     "shape", [UpdateShape(1, 12, 1), UpdateShape(4, 1, 3), UpdateShape(1, 2, 6), UpdateShape(12, 1, 1)]
 )
 def test_the_draws_of_an_update_do_not_depend_on_how_it_is_split(shape):
-    def draws(plans: Planner) -> list[tuple[int, int, int]]:
+    def draws(plans: StreamPlanner) -> list[tuple[int, int, int]]:
         table = plans.plan(1).draws.reshape(-1)
         return sorted(zip(table.position.tolist(), table.episode.tolist(), table.window_size.tolist(), strict=True))
 

@@ -32,13 +32,23 @@ Route = tuple[Source, ObjectiveName, float]
 
 @dataclass(frozen=True)
 class BatchingConfig:
-    """How samples of unequal length share a microbatch."""
+    """How samples of unequal length share a microbatch; none of it changes what a sample means.
+
+    `strict` takes samples of equal shape. `padded` gives each the slot of the longest. `bucket` sorts each rank's
+    stream by length in pools of `bucket_pool_size` and pads. `packed` lays samples back to back; with `max_tokens` (of
+    self-attention, both copies of both streams) a microbatch is split by `packer` into as many rows as it needs, by
+    default "best_fit". Slots are rounded up to `pad_to_multiple_of` frames. At most `max_compiled_shapes` shapes are
+    compiled. `balance_ranks` deals the samples of an update so that the rows of `packed` are even.
+    """
 
     mode: Literal["strict", "padded", "bucket", "packed"] = "strict"
     bucket_pool_size: int = 128
     pad_to_multiple_of: int = 1
     drop_last_train: bool = True
     max_tokens: int | None = None
+    packer: Literal["in_order", "first_fit", "best_fit"] | None = None
+    balance_ranks: bool = True
+    max_compiled_shapes: int = 4
 
 
 @dataclass(frozen=True)

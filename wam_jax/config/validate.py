@@ -13,8 +13,6 @@ from wam_jax.errors import InputError
 from wam_jax.sequence.rope import axis_split
 
 SUPPORTED: dict[str, tuple[Any, ...]] = {
-    "data.batching.mode": ("strict",),
-    "data.batching.max_tokens": (None,),
     "training.sample_loss_weight_mode": ("none",),
 }
 
@@ -64,8 +62,19 @@ def validate(config: Config) -> None:
         allows, wanted = _RANGES.get(name, _POSITIVE)
         if isinstance(value, int | float) and not isinstance(value, bool) and not allows(value):
             raise InputError(name, value, wanted)
-    for rule in (_segments, *recipe.RULES, _backbone, _optimizer, _mesh):
+    for rule in (_segments, _batching, *recipe.RULES, _backbone, _optimizer, _mesh):
         rule(config)
+
+
+def _batching(config: Config) -> None:
+    batching = config.data.batching
+    if batching.max_tokens is not None and batching.mode != "packed":
+        raise InputError("data.batching.max_tokens", batching.max_tokens, "only mode 'packed' has a budget; unset it")
+    if batching.packer is not None and batching.max_tokens is None:
+        raise InputError("data.batching.packer", batching.packer, "needs data.batching.max_tokens; unset it")
+    if batching.mode == "bucket" and len(config.data.routing.routes) > 1:
+        remedy = "routes fix who trains which objective when, and buckets would reorder that; use padded or packed"
+        raise InputError("data.batching.mode", "bucket", remedy)
 
 
 def _segments(config: Config) -> None:

@@ -1,6 +1,6 @@
 """Slot utilisation: how much of what a step allocates holds something real."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -23,6 +23,10 @@ class TokenCounts:
     action_slots: int
     text_tokens: int
     text_slots: int
+
+    def __add__(self, other: "TokenCounts") -> "TokenCounts":
+        """Both together."""
+        return TokenCounts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def tokens(self) -> int:

@@ -69,6 +69,12 @@ class DrawTable:
         """The draws at a NumPy index."""
         return self._each(lambda array: array[index])
 
+    def seated(self, seats: np.ndarray) -> "DrawTable":
+        """The draws [n] at the given numbers, empty slots where a number is negative, in the shape of `seats`."""
+        table = self[np.maximum(seats, 0)]
+        table.episode[seats < 0] = NOTHING
+        return table
+
     def reshape(self, *shape: int) -> "DrawTable":
         """The same draws in another shape."""
         return self._each(lambda array: array.reshape(shape))

@@ -5,6 +5,8 @@ and the batches are the same in threads and in worker processes, whatever the nu
 """
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,24 +17,24 @@ import numpy as np
 from wam_jax.config.schema import Config
 from wam_jax.data import contracts
 from wam_jax.data.admission import check_admission
+from wam_jax.data.batching.modes import Shapes, check_budget, make_planner, training_shapes, validation_shapes
 from wam_jax.data.counts import TokenCounts, count_tokens
 from wam_jax.data.draw_law import DrawLaw, draw_law
 from wam_jax.data.draws import DrawTable
 from wam_jax.data.index import ABSENT
 from wam_jax.data.materialize import Materializer
 from wam_jax.data.pipeline import endless, prepared
-from wam_jax.data.planner import Planner, UpdateShape, draws_per_epoch, validation_draws
+from wam_jax.data.planner import BucketPlanner, Planner, UpdateShape, draws_per_epoch, validation_draws
 from wam_jax.data.routing import objectives_of
 from wam_jax.data.sample_text import text_lengths
 from wam_jax.data.samplers import Replacement, RoutedReplacement, Sampler, ShuffledEpochs
 from wam_jax.data.samples import SampleReader
-from wam_jax.data.shapes import row_constants, top_rung
+from wam_jax.data.shapes import row_constants
 from wam_jax.data.splits import split_episodes
 from wam_jax.data.store import Store
 from wam_jax.data.transport import RowBatch
 from wam_jax.keys import Phase
 from wam_jax.sequence import Objective
-from wam_jax.sequence.rung import Rung
 
 CONTRACT_VERSION = 1
 
@@ -49,21 +51,26 @@ class _StepMaker:
     """What a worker needs to make steps."""
 
     planner: Planner
+    shapes: Shapes
     materializer: Materializer
     rows: slice
 
     def __call__(self, step: int) -> Step:
         draws = self.planner.plan(step).draws
-        counts = count_tokens(draws, self.materializer.rung, self.materializer.reader.constants)
-        return Step([self.materializer.batch(draws[a, self.rows]) for a in range(len(draws.episode))], counts)
+        calls = [draws[call] for call in range(len(draws.episode))]
+        rungs = [self.shapes.rung(call) for call in calls]
+        counts = [count_tokens(call, rung, self.shapes.constants) for call, rung in zip(calls, rungs, strict=True)]
+        make = self.materializer.batch
+        batches = [make(call[self.rows], rung) for call, rung in zip(calls, rungs, strict=True)]
+        return Step(batches, functools.reduce(operator.add, counts))
 
 
 class TrainData:
     """Training steps and validation batches of this process's rows.
 
     Attributes:
-        rung: static sizes of a training row.
-        validation_rung: static sizes of a validation row.
+        shapes: static sizes of the training rows.
+        validation_shapes: static sizes of the validation rows.
         constants: what all rows share.
         draws_per_epoch: draws of one epoch of training.
         draws_per_step: draws of one update, over all ranks.
@@ -96,8 +103,12 @@ class TrainData:
         self._laws = {phase: self._law(phase) for phase in Phase}
         self._planner = self._plan_training()
         self.draws_per_epoch, self.draws_per_step = self._planner.draws_per_epoch, self._planner.shape.draws
-        self.rung = self._rung(Phase.TRAIN, config.data.train_batch_size)
-        self.validation_rung = self._rung(Phase.VALIDATION, config.data.val_batch_size)
+        batching = config.data.batching
+        check_budget(batching, self._laws[Phase.TRAIN], store.index.ids, self.constants)
+        self.shapes = training_shapes(batching, self._planner, self._laws[Phase.TRAIN], self.constants)
+        self.validation_shapes = validation_shapes(
+            batching, self.validation_draws, self._laws[Phase.VALIDATION], self.constants
+        )
 
     @property
     def planner(self) -> Planner:
@@ -116,7 +127,7 @@ class TrainData:
 
     def steps(self, start_step: int = 0) -> Generator[Step]:
         """The steps from `start_step` on, without end, prepared ahead; `close()` stops the threads or workers."""
-        make = _StepMaker(self._planner, self._materializer(self.rung), self._rows)
+        make = _StepMaker(self._planner, self.shapes, self._materializer(), self._rows)
         data = self._config.data
         return prepared(make, endless(start_step), num_workers=data.num_workers, prefetch=data.prefetch)
 
@@ -126,8 +137,15 @@ class TrainData:
 
     @cached_property
     def _validation(self) -> list[RowBatch]:
-        materializer, draws = self._materializer(self.validation_rung), self.validation_draws
-        return [materializer.batch(draws[b, self._rows]) for b in range(len(draws.episode))]
+        make, draws = self._materializer().batch, self.validation_draws
+        rungs = [self.validation_shapes.rung(draws[b]) for b in range(len(draws.episode))]
+        return [make(draws[b, self._rows], rung) for b, rung in enumerate(rungs)]
+
+    def empty_batches(self) -> list[RowBatch]:
+        """One batch without samples for each rung of training, cheapest first: what to compile ahead for."""
+        make, draws = self._materializer().batch, self._planner.plan(0).draws
+        nothing = draws[0, self._rows].reshape(-1).seated(np.full((self._rows.stop - self._rows.start, 1), -1))
+        return [make(nothing, rung) for rung in self.shapes.ladder.rungs]
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -156,7 +174,14 @@ class TrainData:
             "text_dropout": config.training.text_dropout,
             "draws_per_epoch": self.draws_per_epoch,
             "draws_per_step": self.draws_per_step,
+            "bucket": self._bucket_contract(),
         }
+
+    def _bucket_contract(self) -> dict[str, int] | None:
+        """Buckets sort each rank's own stream, so there the split of an update is part of the stream."""
+        if not isinstance(self._planner, BucketPlanner):
+            return None
+        return {"pool": self._planner.pool} | dataclasses.asdict(self._planner.shape)
 
     def _law(self, phase: Phase) -> DrawLaw:
         config, store = self._config, self._store
@@ -179,20 +204,15 @@ class TrainData:
         drop_last = config.data.batching.drop_last_train
         items = _epoch_items(law, config.data.routing.length_multiplier)
         per_epoch = draws_per_epoch(items, shape, drop_last=drop_last)
-        return Planner(law, _sampler(config, law, self.objective_group), shape, per_epoch)
+        sampler = _sampler(config, law, self.objective_group)
+        return make_planner(config.data.batching, law, sampler, shape, per_epoch, self.constants)
 
-    def _rung(self, phase: Phase, samples: int) -> Rung:
-        batching = self._config.data.batching
-        multiple = 1 if batching.mode == "strict" else batching.pad_to_multiple_of
-        return top_rung(self._laws[phase], samples=samples, multiple=multiple)
-
-    def _materializer(self, rung: Rung) -> Materializer:
+    def _materializer(self) -> Materializer:
         reader = SampleReader(self._config, self._store, self.constants)
         condition = self._store.index.extents["condition_latents"] != ABSENT
         used = contracts.wants_condition_latents(self._config.policy) and Objective.JOINT in self.objectives
         return Materializer(
             reader,
-            rung,
             clean_differs=used and bool(np.any(condition)),
             video_states=not self._laws[Phase.TRAIN].prefix_frames().all(),
         )

@@ -13,6 +13,7 @@ from wam_jax.data.draws import DrawTable
 from wam_jax.data.manifest import Dims
 from wam_jax.data.samples import Sample, SampleReader
 from wam_jax.data.transport import RowBatch, RowLayout, SampleSlots
+from wam_jax.errors import InputError
 from wam_jax.sequence.layout import RowSample, TextKeys, build_row, text_keys
 from wam_jax.sequence.rung import Rung
 
@@ -25,37 +26,36 @@ class Materializer:
 
     Attributes:
         reader: turns draws into samples.
-        rung: static sizes of a row.
         clean_differs: whether any sample of the run may have a clean video copy of its own.
         video_states: whether the video frames of any sample of the run are given a state.
     """
 
     reader: SampleReader
-    rung: Rung
     clean_differs: bool
     video_states: bool
 
-    def batch(self, draws: DrawTable) -> RowBatch:
-        """The transport arrays of draws [rows, S].
+    def batch(self, draws: DrawTable, rung: Rung) -> RowBatch:
+        """The transport arrays of draws [rows, slots]; slots that the rung has beyond those stay empty.
 
         Raises:
             InputError: naming the sample that cannot be used.
         """
+        draws = _fitted(draws, rung.samples)
         present = draws.present
         rows: Rows = [
             [self.reader.read(draws[r, s]) if present[r, s] else None for s in range(draws.shape[1])]
             for r in range(draws.shape[0])
         ]
         return RowBatch(
-            samples=self._slots(rows, draws),
-            layout=self._layout(rows),
-            text=self._text(rows),
-            proprio_keys=self._proprio_keys(rows),
+            samples=self._slots(rows, draws, rung),
+            layout=self._layout(rows, rung),
+            text=self._text(rows, rung),
+            proprio_keys=self._proprio_keys(rows, rung),
             seed=np.uint32(self.reader.config.seed),
         )
 
-    def _slots(self, rows: Rows, draws: DrawTable) -> SampleSlots:
-        dims, rung = self._dims, self.rung
+    def _slots(self, rows: Rows, draws: DrawTable, rung: Rung) -> SampleSlots:
+        dims = self._dims
         video = (rung.video_slot_frames, dims.channel, dims.height, dims.width)
         actions = (rung.action_slot_frames, self.reader.constants.actions_per_frame, dims.action_dim)
         latents = _stacked(rows, "video_latents", video)
@@ -78,38 +78,48 @@ class Materializer:
             action_proprio=_stacked(rows, "action_proprio", action_state) if additive else None,
         )
 
-    def _layout(self, rows: Rows) -> RowLayout:
+    def _layout(self, rows: Rows, rung: Rung) -> RowLayout:
         constants = self.reader.constants
-        layouts = [build_row(_row_samples(row), self.rung, constants) for row in rows]
+        layouts = [build_row(_row_samples(row), rung, constants) for row in rows]
         return jax.tree.map(lambda *arrays: np.stack(arrays), *layouts)
 
-    def _text(self, rows: Rows) -> np.ndarray:
+    def _text(self, rows: Rows, rung: Rung) -> np.ndarray:
         """[R, text_keys, text_dim]: each sample's tokens where the layout puts its text keys."""
-        text = np.zeros((len(rows), self.rung.text_keys, self.reader.config.backbone.text_dim), np.float32)
+        text = np.zeros((len(rows), rung.text_keys, self.reader.config.backbone.text_dim), np.float32)
         for r, row in enumerate(rows):
-            for sample, keys in self._with_keys(row):
+            for sample, keys in self._with_keys(row, rung):
                 text[r, keys.text : keys.text + len(sample.text)] = sample.text
         return text
 
-    def _proprio_keys(self, rows: Rows) -> np.ndarray | None:
+    def _proprio_keys(self, rows: Rows, rung: Rung) -> np.ndarray | None:
         """[R, proprio_keys, state_dim], likewise; None where no sample has proprioception tokens."""
-        if not self.rung.proprio_keys:
+        if not rung.proprio_keys:
             return None
-        tokens = np.zeros((len(rows), self.rung.proprio_keys, self._dims.state_dim or 0), np.float32)
+        tokens = np.zeros((len(rows), rung.proprio_keys, self._dims.state_dim or 0), np.float32)
         for r, row in enumerate(rows):
-            for sample, keys in self._with_keys(row):
-                start = keys.proprio - self.rung.text_keys
+            for sample, keys in self._with_keys(row, rung):
+                start = keys.proprio - rung.text_keys
                 if sample.proprio_tokens is not None:
                     tokens[r, start : start + len(sample.proprio_tokens)] = sample.proprio_tokens
         return tokens
 
-    def _with_keys(self, row: list[Sample | None]) -> Iterator[tuple[Sample, TextKeys]]:
-        keys = text_keys(_row_samples(row), self.rung)
+    def _with_keys(self, row: list[Sample | None], rung: Rung) -> Iterator[tuple[Sample, TextKeys]]:
+        keys = text_keys(_row_samples(row), rung)
         return ((sample, where) for sample, where in zip(row, keys, strict=True) if sample is not None)
 
     @property
     def _dims(self) -> Dims:
         return self.reader.store.manifest.dims
+
+
+def _fitted(draws: DrawTable, slots: int) -> DrawTable:
+    """The draws [rows, n] in exactly `slots` slots; what is cut or added is empty."""
+    rows, count = draws.shape
+    seats = np.where(np.arange(slots) < count, np.arange(rows)[:, None] * count + np.arange(slots), -1)
+    fitted = draws.reshape(-1).seated(seats)
+    if fitted.present.sum() != draws.present.sum():
+        raise InputError("rung.samples", slots, f"these rows hold up to {draws.present.sum(1).max()}")
+    return fitted
 
 
 def _row_samples(row: list[Sample | None]) -> list[RowSample | None]:

@@ -55,7 +55,7 @@ class Programs:
     """
 
     zeros: Callable[[], Accumulator]
-    gradient: Callable[[Params, Accumulator, RowBatch], Accumulator]
+    gradient: jax.stages.Wrapped
     update: Callable[[TrainState, Accumulator], tuple[TrainState, Scalars]]
     evaluate: Callable[[Params, RowBatch], Scalars]
 

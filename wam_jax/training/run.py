@@ -37,6 +37,7 @@ from wam_jax.training.start import METRICS_FILE, Start, set_newer_aside
 from wam_jax.training.state import TrainState, abstract_state, initialise, start_from
 from wam_jax.training.strips import Strip, denoised_strips, store_codec
 from wam_jax.training.tree import count_values, leaf_names, parameter_counts
+from wam_jax.training.warmup import compile_ahead
 
 
 def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int | None = None) -> int:
@@ -69,6 +70,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     record = describe(loaded, start, store, abstract, source_meta)
     write_run_record(start.workdir, record)
     programs = compiled_programs(policy, optimizer, abstract, data)
+    compile_ahead(programs, state, data.empty_batches(), mesh)
     with (
         StopRequest() as stop,
         open_recorder(start, num_steps=steps, step=step) as recorder,

@@ -1,0 +1,137 @@
+"""The batching modes: which planner, which seating and which rungs each of them means.
+
+                strict, padded   in the order of the stream       slots of the longest sample
+                bucket           pools of each rank's stream      slots of the longest sample
+                packed           even rows, or packs in a budget  samples back to back
+
+Rows of a routed program, whose positions fix the objective, keep the order of the stream in every mode.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wam_jax.config.schema import BatchingConfig
+from wam_jax.data.batching.pools import effective_pool
+from wam_jax.data.batching.rungs import Ladder, choose_ladder, needed_rung, token_slots
+from wam_jax.data.batching.seating import Balanced, Budgeted, Dealt, Seating, sample_tokens
+from wam_jax.data.draw_law import DrawLaw
+from wam_jax.data.draws import DrawTable
+from wam_jax.data.planner import BucketPlanner, Planner, StreamPlanner, UpdateShape
+from wam_jax.data.samplers import Sampler
+from wam_jax.data.shapes import budget_rung, top_rung
+from wam_jax.errors import InputError
+from wam_jax.sequence.layout import RowConstants
+from wam_jax.sequence.rung import Rung
+
+_SIMULATED_CALLS = 256
+
+
+def make_planner(
+    batching: BatchingConfig,
+    law: DrawLaw,
+    sampler: Sampler,
+    shape: UpdateShape,
+    draws_per_epoch: int,
+    constants: RowConstants,
+) -> Planner:
+    """The planner of a mode."""
+    if batching.mode == "bucket":
+        pool = effective_pool(batching.bucket_pool_size, shape.microbatch)
+        return BucketPlanner(law, sampler, shape, draws_per_epoch, pool)
+    free = len(law.routes) == 1 and batching.balance_ranks
+    seating = _seating(batching, shape, constants, free=free)
+    return StreamPlanner(law, sampler, shape, draws_per_epoch, seating)
+
+
+def _seating(batching: BatchingConfig, shape: UpdateShape, constants: RowConstants, *, free: bool) -> Seating:
+    ranks, microbatch = shape.ranks, shape.microbatch
+    if batching.max_tokens is not None:
+        packer = batching.packer or "best_fit"
+        return Budgeted(ranks, microbatch, constants, batching.max_tokens, packer, pooled=free)
+    if batching.mode == "packed" and free:
+        return Balanced(ranks, microbatch, constants)
+    return Dealt(ranks, microbatch)
+
+
+def check_budget(batching: BatchingConfig, law: DrawLaw, ids: np.ndarray, constants: RowConstants) -> None:
+    """Refuses a budget that some sample exceeds by itself.
+
+    Raises:
+        InputError: naming the sample and its cost.
+    """
+    if batching.max_tokens is None:
+        return
+    frames = law.longest()
+    video = (frames + law.prefix_frames()) * constants.video_tokens_per_frame
+    cost = 2 * (video + frames * constants.actions_per_frame)
+    worst = int(cost.argmax())
+    if cost[worst] > batching.max_tokens:
+        remedy = f"sample {ids[law.space.episodes[worst]]} alone costs {cost[worst]} tokens; raise it to that or more"
+        raise InputError("data.batching.max_tokens", batching.max_tokens, remedy)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes of the calls of one phase.
+
+    Attributes:
+        ladder: the rungs that are compiled.
+        constants: what all rows share.
+        need: what a call of draws [ranks, slots] needs.
+        expected_utilisation: real tokens over allocated slots in the simulated calls.
+    """
+
+    ladder: Ladder
+    constants: RowConstants
+    need: Callable[[DrawTable], Rung]
+    expected_utilisation: float
+
+    def rung(self, draws: DrawTable) -> Rung:
+        """The rung of a call of draws [ranks, slots]."""
+        return self.ladder.fit(self.need(draws))
+
+
+def training_shapes(batching: BatchingConfig, planner: Planner, law: DrawLaw, constants: RowConstants) -> Shapes:
+    """The shapes of training, chosen over the calls of the run's own first steps."""
+    multiple, shape = _multiple(batching), planner.shape
+    if batching.max_tokens is None:
+        top = top_rung(law, samples=shape.microbatch, multiple=multiple)
+    else:
+        top = budget_rung(law, constants, max_tokens=batching.max_tokens, multiple=multiple)
+    steps = -(-_SIMULATED_CALLS // shape.accumulation)
+    calls = (call for step in range(steps) for call in _calls(planner.plan(step).draws))
+    return _shapes(batching, calls, top, constants)
+
+
+def validation_shapes(batching: BatchingConfig, draws: DrawTable, law: DrawLaw, constants: RowConstants) -> Shapes:
+    """The shapes of validation, whose calls [calls, ranks, slots] are all known."""
+    top = top_rung(law, samples=draws.shape[-1], multiple=_multiple(batching))
+    return _shapes(batching, _calls(draws), top, constants)
+
+
+def _shapes(batching: BatchingConfig, calls: Iterable[DrawTable], top: Rung, constants: RowConstants) -> Shapes:
+    need = functools.partial(_need, constants=constants, batching=batching)
+    needs, tokens, rows = [], 0, 0
+    for call in calls:
+        needs.append(need(call))
+        tokens, rows = tokens + int(sample_tokens(call, constants).sum()), len(call.episode)
+    ladder = choose_ladder(needs, top, constants, limit=batching.max_compiled_shapes)
+    slots = sum(rows * token_slots(ladder.fit(need), constants) for need in needs)
+    return Shapes(ladder, constants, need, tokens / slots)
+
+
+def _need(draws: DrawTable, *, constants: RowConstants, batching: BatchingConfig) -> Rung:
+    """With a budget rows hold as many samples as fit, else always as many as a microbatch."""
+    samples = draws.shape[-1] if batching.max_tokens is None else int(draws.present.sum(-1).max())
+    return needed_rung(draws, constants, samples=samples, multiple=_multiple(batching))
+
+
+def _multiple(batching: BatchingConfig) -> int:
+    return 1 if batching.mode == "strict" else batching.pad_to_multiple_of
+
+
+def _calls(draws: DrawTable) -> Iterable[DrawTable]:
+    return (draws[call] for call in range(len(draws.episode)))
