@@ -108,7 +108,7 @@ MOSAIC = [
     Fault("lse in the wrong base", _MOSAIC, "jnp.log(total) * LOG2E", "jnp.log(total)"),
     Fault("sign of delta in dq", _MOSAIC, "- _spread(delta, shape, 0)", "+ _spread(delta, shape, 0)"),
     Fault("sign of delta in dk", _MOSAIC, "(dp - _spread(plgpu.load(delta_smem", "(dp + _spread(plgpu.load(delta_smem"),
-    Fault("dv scaled", _MOSAIC, "dv.astype(q_ref.dtype)", "(dv * plan.scale2).astype(q_ref.dtype)"),
+    Fault("dv scaled", _MOSAIC, "jnp.where(valid, dv, 0.0)", "jnp.where(valid, dv * plan.scale2, 0.0)"),
     Fault("end of a hidden stretch off by one", _MOSAIC, "(position < last)", "(position <= last)"),
     Fault("valid bit dropped", _MOSAIC, "jnp.where(_spread(valid, scores.shape, 1), scores, MASKED)", "scores"),
     Fault(

@@ -47,6 +47,13 @@ RACES = [
     Fault("keys read before they arrive", "mosaic_kernels.py", "plgpu.barrier_wait(keys.ready.at[slot])", "pass"),
     Fault("values read before they arrive", "mosaic_kernels.py", "plgpu.barrier_wait(values.ready.at[slot])", "pass"),
     Fault("queries read before they arrive", "mosaic_kernels.py", "plgpu.barrier_wait(queries.ready.at[slot])", "pass"),
+    Fault(
+        "own queries read before they arrive",
+        "mosaic_kernels.py",
+        "plgpu.barrier_wait(q_ready.at[place.worker])",
+        "pass",
+    ),
+    Fault("own keys read before they arrive", "mosaic_kernels.py", "plgpu.barrier_wait(ready)", "pass"),
     Fault("result copied before it is written", "mosaic_kernels.py", "plgpu.commit_smem()", "pass"),
 ]
 
