@@ -20,8 +20,14 @@ def refused(path: str, *overrides: str) -> str:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.batching.mode=packed", "data.batching.mode = 'packed': not supported yet; use 'strict'"),
-        ("data.batching.max_tokens=100", "not supported yet; use None"),
+        ("data.batching.mode=ragged", "must be one of 'strict', 'padded', 'bucket', 'packed'"),
+        ("data.batching.max_tokens=100", "only mode 'packed' has a budget; unset it"),
+        ("data.batching.max_tokens=0", "must be above 0"),
+        ("data.batching.max_tokens=true", "must be an integer, or None"),
+        ("data.batching.packer=best_fit", "needs data.batching.max_tokens; unset it"),
+        ("data.batching.bucket_pool_size=0", "must be above 0"),
+        ("data.batching.pad_to_multiple_of=0", "must be above 0"),
+        ("data.batching.drop_last_train=maybe", "must be true or false"),
         (
             "policy.sequence_contract=other",
             "must be one of 'default', 'context_frame', 'prefix_frame', 'rollout_parity",

@@ -172,8 +172,8 @@ class Bench:
             runs=1 + slots * 2 * (2 * MOST_FRAMES + 1),
         )
         readers = [self._reader(number) for number in range(len(self.cases))]
-        maker = Materializer(cast(Any, MixedReader(readers)), rung, clean_differs=True, video_states=True)
-        return maker.batch(self.draws[np.array(numbers)].padded(slots).reshape(1, slots))
+        maker = Materializer(cast(Any, MixedReader(readers)), clean_differs=True, video_states=True)
+        return maker.batch(self.draws[np.array(numbers)].padded(slots).reshape(1, slots), rung)
 
     @cached_property
     def run(self) -> Any:

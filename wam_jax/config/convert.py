@@ -4,7 +4,6 @@ The conversion happens once, at the edge. It refuses a field that the schema lac
 and one whose value has another type, each by its dotted name.
 """
 
-import types
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +34,7 @@ def _defaults(group: type) -> config_dict.ConfigDict:
 def _default_of(item: names.Declared) -> Any:
     if item.default is not None:
         return item.default
-    kind = typing.get_args(item.hint)[0] if typing.get_origin(item.hint) is types.UnionType else item.hint
+    kind = typing.get_args(item.hint)[0] if typing.get_origin(item.hint) in values.UNIONS else item.hint
     return config_dict.placeholder(kind if isinstance(kind, type) else str)
 
 

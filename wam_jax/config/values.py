@@ -15,12 +15,14 @@ from wam_jax.errors import InputError
 
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _NOTHING = ("none", "null")
+UNIONS = (types.UnionType, typing.Union)
+"""Origins of `X | None`, the second where X is a `Literal`."""
 
 
 def describe(hint: Any) -> str:
     """What a field of this type accepts, in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
+    if origin in UNIONS:
         return f"{describe(arguments[0])}, or None"
     if origin is typing.Literal:
         return "one of " + ", ".join(repr(choice) for choice in arguments)
@@ -44,7 +46,7 @@ def checked(hint: Any, value: Any, *, field: str) -> Any:
         InputError: the type does not allow it.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
+    if origin in UNIONS:
         if value is None:
             return None
         return checked(arguments[0], value, field=field)
@@ -74,7 +76,7 @@ def parsed(hint: Any, text: str, *, field: str) -> Any:
         InputError: the text stands for no value of the type.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
+    if origin in UNIONS:
         return None if text.lower() in _NOTHING else parsed(arguments[0], text, field=field)
     if hint is str or origin is typing.Literal:
         return checked(hint, text, field=field)
