@@ -1,5 +1,6 @@
 """Rows: the ranges of a laid-out row are exactly its samples' own matrices, and nothing between samples."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ from tests.sequence.geometries import random_geometries
 from wam_jax.errors import InputError
 from wam_jax.sequence import SequenceGeometry, dense_visibility, text_visibility
 from wam_jax.sequence.layout import RowConstants, RowSample, build_row, text_keys
+from wam_jax.sequence.ranges import run_table
 from wam_jax.sequence.rung import Rung, most_runs
 
 P, A = 2, 3
@@ -140,3 +142,14 @@ def test_a_rung_too_small_is_refused_by_name(size):
     fields = vars(_rung([sample])) | {size: 1}
     with pytest.raises(InputError, match=rf"rung\.{size} = 1"):
         build_row([sample], Rung(**fields), _constants(packed=True))
+
+
+def test_more_ranges_than_the_budget_are_refused_and_never_cut():
+    geometry = next(g for g in random_geometries(500, seed=1, prefix_frames=1) if run_table(g).num_ranges == 5)
+    sample = RowSample(dataclasses.replace(geometry, video_tokens_per_frame=P, actions_per_frame=A, action_valid=None))
+    rung = dataclasses.replace(
+        _rung([sample]), video_slot_frames=12, action_slot_frames=11, video_frames=24, action_frames=22
+    )
+    assert build_row([sample], rung, _constants(packed=True)).run_ranges.shape[1] == 5
+    with pytest.raises(InputError, match=r"rung\.ranges = 4: these samples need 5"):
+        build_row([sample], rung, dataclasses.replace(_constants(packed=True), ranges=4))

@@ -60,7 +60,7 @@ def test_the_window_cuts_same_chunk_arrows_of_the_other_stream_at_zero():
 @pytest.mark.parametrize(("number", "stream"), [(0, "video"), (1, "action")])
 def test_text_law_equals_the_restatement(number, stream):
     rng = np.random.default_rng(7)
-    for _ in range(150):
+    for _ in range(2500):
         fields = random_fields(rng)
         text, proprio, mode = (int(n) for n in rng.integers(0, (4, 5, 2)))
         expected = text_visible(Geometry(**fields), number, num_text=text, num_proprio=proprio, mode_token=bool(mode))
