@@ -23,7 +23,7 @@ def refused(path: str, *overrides: str) -> str:
         ("data.batching.mode=ragged", "must be one of 'strict', 'padded', 'bucket', 'packed'"),
         ("data.batching.max_tokens=100", "only mode 'packed' has a budget; unset it"),
         ("data.batching.max_tokens=0", "must be above 0"),
-        ("data.batching.max_tokens=true", "must be an integer, or None"),
+        ("data.batching.max_tokens=1.5", "must be an integer"),
         ("data.batching.packer=best_fit", "needs data.batching.max_tokens; unset it"),
         ("data.batching.bucket_pool_size=0", "must be above 0"),
         ("data.batching.pad_to_multiple_of=0", "must be above 0"),

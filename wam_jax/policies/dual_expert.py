@@ -84,6 +84,10 @@ def row_tokens(batch: RowBatch, noised: NoisedSamples, model: ModelConfig) -> Ro
         layout.action_slot,
     )
     video_text, action_text = _text_ranges(layout, model)
+    text_keys, proprio_keys = batch.text.shape[1], batch.proprio_keys
+    read = _read_keys(layout.text_run_ranges, text_keys + (0 if proprio_keys is None else proprio_keys.shape[1]))
+    if proprio_keys is not None:
+        proprio_keys = jnp.where(read[:, text_keys:, None], proprio_keys, 0)
     return RowTokens(
         video_latents=video_latents,
         video_timesteps=video_timesteps,
@@ -91,8 +95,8 @@ def row_tokens(batch: RowBatch, noised: NoisedSamples, model: ModelConfig) -> Ro
         actions=actions,
         action_timesteps=action_timesteps,
         action_proprio=action_proprio,
-        text=batch.text,
-        proprio_keys=batch.proprio_keys,
+        text=jnp.where(read[:, :text_keys, None], batch.text, 0),
+        proprio_keys=proprio_keys,
         objective=samples.objective,
         video_phase=layout.video_phase,
         action_phase=layout.action_phase,
@@ -140,6 +144,17 @@ def _to_rows(arrays: Any, source: jax.Array, slot: jax.Array) -> Any:
         return permute_frames(array.reshape(array.shape[0], -1, *array.shape[4:]), source, slot)
 
     return jax.tree.map(one, arrays)
+
+
+def _read_keys(ranges: jax.Array, count: int) -> jax.Array:
+    """Which of the first keys lie in any range: int32[R, runs, ranges, 2] to bool[R, count].
+
+    Others hold padding, which is replaced before anything is computed from it: a masked key adds 0 times its value.
+    """
+    bounds = jnp.minimum(ranges.reshape(ranges.shape[0], -1, 2), count)
+    rows = jnp.arange(ranges.shape[0])[:, None]
+    steps = jnp.zeros((ranges.shape[0], count + 1), jnp.int32).at[rows, bounds[..., 0]].add(1)
+    return jnp.cumsum(steps.at[rows, bounds[..., 1]].add(-1), axis=1)[:, :count] > 0
 
 
 def _self_ranges(layout: RowLayout, model: ModelConfig) -> KeyRanges:
