@@ -52,7 +52,7 @@ class Xla:
 
     def tile_sizes(self) -> tuple[TileSize, ...]:
         """The one size in use."""
-        return ((self._size()),)
+        return (self._size(),)
 
     def attend(self, q: jax.Array, k: jax.Array, v: jax.Array, mask: Mask) -> tuple[jax.Array, jax.Array]:
         """Output and natural lse."""
