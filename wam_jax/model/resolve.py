@@ -37,10 +37,7 @@ def model_config(
     if policy.num_action_layers not in (None, backbone.num_layers):
         remedy = f"both experts have backbone.num_layers = {backbone.num_layers} layers; unset it"
         raise InputError("policy.num_action_layers", policy.num_action_layers, remedy)
-    video = ExpertSize(width=backbone.hidden_size, ffn_dim=_given(backbone.ffn_dim, 4 * backbone.hidden_size))
-    action = ExpertSize(
-        width=_given(policy.action_hidden_size, video.width), ffn_dim=_given(policy.action_ffn_dim, video.ffn_dim)
-    )
+    video, action = _experts(config)
     return ModelConfig(
         latent_channels=backbone.latent_channels,
         latent_height=latent_height,
@@ -66,6 +63,14 @@ def model_config(
         remat=backbone.remat,
         attention=backbone.attention,
     )
+
+
+def _experts(config: Config) -> tuple[ExpertSize, ExpertSize]:
+    """Video and action expert; what the action expert leaves open is the video expert's."""
+    backbone, policy = config.backbone, config.policy
+    video = ExpertSize(width=backbone.hidden_size, ffn_dim=_given(backbone.ffn_dim, 4 * backbone.hidden_size))
+    width, ffn_dim = _given(policy.action_hidden_size, video.width), _given(policy.action_ffn_dim, video.ffn_dim)
+    return video, ExpertSize(width=width, ffn_dim=ffn_dim)
 
 
 def _given(value: int | None, default: int) -> int:
