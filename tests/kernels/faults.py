@@ -149,7 +149,11 @@ def planted(fault: Fault, folder: Path) -> Generator[tuple[ModuleType, ModuleTyp
         for name in [name for name in sys.modules if _concerned(name)]:
             del sys.modules[name]
         sys.modules.update(aside)
+        for name, module in aside.items():
+            parent, _, leaf = name.rpartition(".")
+            if parent:
+                setattr(sys.modules[parent], leaf, module)
 
 
 def _concerned(name: str) -> bool:
-    return name.split(".")[0] == "wam_kernels" or name.startswith("tests.kernels")
+    return name.split(".")[0] == "wam_kernels" or name in ("tests.kernels.cases", "tests.kernels.backends")

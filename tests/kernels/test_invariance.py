@@ -90,7 +90,7 @@ def test_two_runs_give_the_same_bits(name):
 
 @pytest.mark.slow
 def test_mosaic_keeps_the_bits_too(monkeypatch):
-    monkeypatch.setattr(f"{__name__}.TILE", 64)
+    monkeypatch.setitem(globals(), "TILE", 64)
     alone = results("pallas_mosaic", "bfloat16", [None])
     for others in ([None], [60, None], [None, 64]):
         for got, expected in zip(results("pallas_mosaic", "bfloat16", others), alone, strict=True):
