@@ -19,7 +19,8 @@ from tests.model.rows import (
     token_owner,
 )
 from wam_jax.model import ModelConfig, RowTokens, merge
-from wam_jax.model.block import StreamContext, Visibility, paired_block
+from wam_jax.model.attention import Visibility
+from wam_jax.model.block import StreamContext, paired_block
 from wam_jax.model.rotary import action_spatial_phase, video_spatial_phase
 
 DOUBLE = {"compute_dtype": "float64", "param_dtype": "float64"}
@@ -69,13 +70,19 @@ def _network_block(config: ModelConfig, params: dict, inputs: list, row: RowToke
     """The network's first layer."""
     model = merge(config, params)
     video, action = (
-        StreamContext(modulation=m6, frame_phase=frame, spatial_phase=spatial, text=text, text_ranges=ranges)
+        StreamContext(
+            modulation=m6,
+            frame_phase=frame,
+            spatial_phase=spatial,
+            text=text,
+            text_visibility=Visibility(ranges=ranges, key_valid=None, tiles=(), mesh=None),
+        )
         for (_, m6, text), (frame, spatial), ranges in zip(
             inputs, _phases(config, row), (row.video_text_ranges, row.action_text_ranges), strict=True
         )
     )
     blocks = jax.tree.map(lambda leaf: leaf[0], (model.video_expert.blocks, model.action_expert.blocks))
-    visibility = Visibility(ranges=row.self_ranges, key_valid=row.key_valid)
+    visibility = Visibility(ranges=row.self_ranges, key_valid=row.key_valid, tiles=(), mesh=None)
     return paired_block((inputs[0][0], inputs[1][0]), blocks, (video, action), visibility)
 
 

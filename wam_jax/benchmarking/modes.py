@@ -103,7 +103,7 @@ def measure_modes(config: Config, store: Store, mesh: Mesh, *, modes: list[str],
 
 def _measure(config: Config, store: Store, mesh: Mesh, *, steps: int) -> tuple[ModeResult, Losses]:
     data = TrainData(config, store, rows=range(mesh.size))
-    policy, optimizer = make_policy(config, store), make_optimizer(config.training.optimizer, num_steps=steps)
+    policy, optimizer = make_policy(config, store, mesh), make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
     state = initialise(abstract, policy, optimizer, seed=config.seed)
     programs = build_programs(

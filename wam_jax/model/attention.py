@@ -3,16 +3,26 @@
 Queries and keys pass an RMS norm over the whole inner width, all heads jointly, before they are split into heads.
 """
 
-from typing import cast
+import functools
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import Mesh
 
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.layers import linear
-from wam_kernels import KeyRanges, range_attention
-from wam_kernels.api import Implementation
+from wam_kernels import (
+    KeyRanges,
+    Problem,
+    TileLists,
+    range_attention,
+    sharded_range_attention,
+    tile_sizes,
+    trace_tile_lists,
+)
 
 
 class Attention(nnx.Module):
@@ -54,20 +64,60 @@ def _inner_norm(config: ModelConfig, *, rngs: nnx.Rngs) -> nnx.RMSNorm:
     )
 
 
-def attend(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    ranges: KeyRanges,
-    *,
-    key_valid: jax.Array | None,
-    config: ModelConfig,
-) -> jax.Array:
-    """Attention of tokens q over the keys that `ranges` give them: [R, tokens, heads, head_dim].
+@dataclass(frozen=True, kw_only=True)
+class Visibility:
+    """Which keys each token of the rows reads, the same in every layer.
 
-    A query that sees no key gets zeros, also where there are no keys at all.
+    Attributes:
+        ranges: key ranges by run.
+        key_valid: bool[R, keys], keys that may be read at all, or None for all.
+        tiles: lists of the tiles that the backend has to visit; none for a backend that visits all, or without keys.
+        mesh: where the rows lie, one a device, or None on a single device.
+    """
+
+    ranges: KeyRanges
+    key_valid: jax.Array | None
+    tiles: tuple[TileLists, ...]
+    mesh: Mesh | None
+
+
+def visibility(
+    ranges: KeyRanges, key_valid: jax.Array | None, *, num_keys: int, config: ModelConfig, mesh: Mesh | None
+) -> Visibility:
+    """Lists the tiles once, so that no layer has to."""
+    rows, queries = ranges.run_of_query.shape
+    if num_keys == 0:
+        return Visibility(ranges=ranges, key_valid=key_valid, tiles=(), mesh=mesh)
+    problem = Problem(
+        rows, queries, num_keys, config.num_heads, config.head_dim, config.dtype, ranges.run_ranges.shape[2]
+    )
+    sizes = tile_sizes(problem, implementation=_implementation(config))
+    tiles = tuple(trace_tile_lists(ranges, num_keys, query_tile=q, key_tile=k, key_valid=key_valid) for q, k in sizes)
+    return Visibility(ranges=ranges, key_valid=key_valid, tiles=tiles, mesh=mesh)
+
+
+def attend(q: jax.Array, k: jax.Array, v: jax.Array, visible: Visibility, config: ModelConfig) -> jax.Array:
+    """Attention of tokens q over the keys that are visible to them: [R, tokens, heads, head_dim].
+
+    A query that sees no key gets zeros, also where there are no keys at all. Rows on several devices stay where they
+    are: each device runs the kernel on its own.
     """
     if k.shape[1] == 0:
         return jnp.zeros_like(q)
-    implementation = None if config.attention == "auto" else cast(Implementation, config.attention)
-    return range_attention(q, k, v, ranges, key_valid=key_valid, implementation=implementation)
+    attention = range_attention
+    if visible.mesh is not None and visible.mesh.size > 1:
+        axes = visible.mesh.axis_names
+        attention = functools.partial(sharded_range_attention, mesh=visible.mesh, row_axes=axes)
+    return attention(
+        q,
+        k,
+        v,
+        visible.ranges,
+        key_valid=visible.key_valid,
+        tiles=visible.tiles or None,
+        implementation=_implementation(config),
+    )
+
+
+def _implementation(config: ModelConfig) -> Any:
+    return None if config.attention == "auto" else config.attention

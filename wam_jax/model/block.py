@@ -12,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from wam_jax.model.attention import Attention, attend
+from wam_jax.model.attention import Attention, Visibility, attend
 from wam_jax.model.config import ExpertSize, ModelConfig
 from wam_jax.model.layers import Mlp, affine_layer_norm, gelu
 from wam_jax.model.modulation import ModulationTable, gated_residual, modulated_norm
 from wam_jax.model.rotary import rotate_heads
-from wam_kernels import KeyRanges
 
 type Pair = tuple[jax.Array, jax.Array]
 """One array of the video stream, one of the action stream."""
@@ -32,22 +31,14 @@ class StreamContext:
         frame_phase: float32[R, frames, tokens or 1, f / 2, 2].
         spatial_phase: float32[tokens or 1, (h + w) / 2, 2].
         text: [R, K_text, width], the text keys as this expert projects them, in the wide dtype likewise.
-        text_ranges: which text keys each token reads.
+        text_visibility: which text keys each token reads.
     """
 
     modulation: jax.Array
     frame_phase: jax.Array
     spatial_phase: np.ndarray
     text: jax.Array
-    text_ranges: KeyRanges
-
-
-@dataclass(frozen=True, kw_only=True)
-class Visibility:
-    """Which tokens of the row each token reads: ranges over [video | action], and the keys that may be read at all."""
-
-    ranges: KeyRanges
-    key_valid: jax.Array
+    text_visibility: Visibility
 
 
 class ExpertBlock(nnx.Module):
@@ -95,7 +86,7 @@ class ExpertBlock(nnx.Module):
         layer = self.cross_attention
         q = _as_tokens(layer.queries(normed))
         k, v = layer.keys(context.text), layer.values(context.text)
-        read = attend(q, k, v, context.text_ranges, key_valid=None, config=self.config)
+        read = attend(q, k, v, context.text_visibility, self.config)
         return layer.project(read).reshape(x.shape)
 
 
@@ -110,8 +101,7 @@ def paired_block(
     vectors = [block.vectors(context) for block, _, context in streams]
     inputs = [block.joint_inputs(x, v, context) for (block, x, context), v in zip(streams, vectors, strict=True)]
     q, k, v = (jnp.concatenate(parts, axis=1) for parts in zip(*inputs, strict=True))
-    config = blocks[0].config
-    joint = attend(q, k, v, visibility.ranges, key_valid=visibility.key_valid, config=config)
+    joint = attend(q, k, v, visibility, blocks[0].config)
     shares = jnp.split(joint, [inputs[0][0].shape[1]], axis=1)
     video, action = (
         block.finish(x, share, v, context)

@@ -8,8 +8,10 @@ own, after the caller has put the frames back in the order of samples.
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import Mesh
 
-from wam_jax.model.block import ExpertBlock, Pair, StreamContext, Visibility, paired_block
+from wam_jax.model.attention import Visibility, visibility
+from wam_jax.model.block import ExpertBlock, Pair, StreamContext, paired_block
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.context import TextContext
 from wam_jax.model.expert import ActionExpert, VideoExpert
@@ -30,8 +32,8 @@ class DualExpert(nnx.Module):
         adds = config.proprio == "per_chunk_additive"
         self.proprio_encoder = zero_linear(config, config.state_dim, config.video.width, rngs=rngs) if adds else None
 
-    def __call__(self, tokens: RowTokens) -> RowHidden:
-        """Runs both stacks over the rows.
+    def __call__(self, tokens: RowTokens, *, mesh: Mesh | None = None) -> RowHidden:
+        """Runs both stacks over the rows, which lie one a device of `mesh` where there is one.
 
         Raises:
             ValueError: for proprioception that the configuration does not ask for, or the lack of it.
@@ -40,9 +42,10 @@ class DualExpert(nnx.Module):
         video, action = self._embed(tokens)
         video_time, video_vectors = self.video_expert.time_embedding(tokens.video_timesteps)
         _, action_vectors = self.action_expert.time_embedding(tokens.action_timesteps)
-        contexts = self._contexts(tokens, (video_vectors, action_vectors))
-        visibility = Visibility(ranges=tokens.self_ranges, key_valid=tokens.key_valid)
-        video, action = self._run_blocks((video, action), contexts, visibility)
+        contexts = self._contexts(tokens, (video_vectors, action_vectors), mesh)
+        keys = tokens.key_valid.shape[1]
+        joint = visibility(tokens.self_ranges, tokens.key_valid, num_keys=keys, config=self.config, mesh=mesh)
+        video, action = self._run_blocks((video, action), contexts, joint)
         return RowHidden(video=video, action=action, video_time=video_time, action_modulation=action_vectors[:, :, :2])
 
     def video_head(self, hidden: jax.Array, time: jax.Array) -> jax.Array:
@@ -66,29 +69,33 @@ class DualExpert(nnx.Module):
                 action = action + self.action_expert.project_context(state)[:, :, None]
         return video, action
 
-    def _contexts(self, tokens: RowTokens, vectors: Pair) -> tuple[StreamContext, StreamContext]:
+    def _contexts(self, tokens: RowTokens, vectors: Pair, mesh: Mesh | None) -> tuple[StreamContext, StreamContext]:
         # Layers read these in the compute dtype; handed over in the wide one, their gradients add up over layers in it.
         wide = self.config.wide_dtype
         raw = self.text_context(tokens)
+        video_reads, action_reads = (
+            visibility(ranges, None, num_keys=raw.shape[1], config=self.config, mesh=mesh)
+            for ranges in (tokens.video_text_ranges, tokens.action_text_ranges)
+        )
         video = StreamContext(
             modulation=vectors[0].astype(wide),
             frame_phase=tokens.video_phase[:, :, None],
             spatial_phase=video_spatial_phase(self.config),
             text=self.video_expert.text_embedding(raw).astype(wide),
-            text_ranges=tokens.video_text_ranges,
+            text_visibility=video_reads,
         )
         action = StreamContext(
             modulation=vectors[1].astype(wide),
             frame_phase=tokens.action_phase,
             spatial_phase=action_spatial_phase(self.config),
             text=self.action_expert.text_embedding(raw).astype(wide),
-            text_ranges=tokens.action_text_ranges,
+            text_visibility=action_reads,
         )
         return video, action
 
-    def _run_blocks(self, tokens: Pair, contexts: tuple[StreamContext, StreamContext], visibility: Visibility) -> Pair:
+    def _run_blocks(self, tokens: Pair, contexts: tuple[StreamContext, StreamContext], joint: Visibility) -> Pair:
         def layer(carry: Pair, blocks: tuple[ExpertBlock, ExpertBlock]) -> tuple[Pair, None]:
-            return paired_block(carry, blocks, contexts, visibility), None
+            return paired_block(carry, blocks, contexts, joint), None
 
         stacks = (self.video_expert.blocks, self.action_expert.blocks)
         return jax.lax.scan(rematerialised(layer, self.config.remat), tokens, stacks)[0]

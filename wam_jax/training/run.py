@@ -13,6 +13,7 @@ import jax
 from jax.sharding import Mesh
 
 from wam_jax.config import Config, LoadedConfig
+from wam_jax.data.codec import codec_of
 from wam_jax.data.loader import TrainData
 from wam_jax.data.store import Store
 from wam_jax.data.verify import verify_episode
@@ -35,7 +36,7 @@ from wam_jax.training.report import summarise, table, write_report
 from wam_jax.training.sinks import ProgressBar, Recorder, TensorBoard
 from wam_jax.training.start import METRICS_FILE, Start, set_newer_aside
 from wam_jax.training.state import TrainState, abstract_state, initialise, start_from
-from wam_jax.training.strips import Strip, denoised_strips, store_codec
+from wam_jax.training.strips import Strip, denoised_strips
 from wam_jax.training.tree import count_values, leaf_names, parameter_counts
 from wam_jax.training.warmup import compile_ahead
 
@@ -62,7 +63,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     data = open_data(config, store, mesh, resumed=resumed)
     if start.resume and resumed:
         check_contract(start.resume, resumed, data.contract())
-    policy = make_policy(config, store)
+    policy = make_policy(config, store, mesh)
     optimizer = make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
     state = first_state(start, abstract, policy, optimizer, seed=config.seed)
@@ -115,7 +116,7 @@ def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None 
     return data
 
 
-def make_policy(config: Config, store: Store) -> DualExpertPolicy:
+def make_policy(config: Config, store: Store, mesh: Mesh) -> DualExpertPolicy:
     """The policy, sized by the configuration and the store."""
     dims = store.manifest.dims
     model = model_config(
@@ -127,7 +128,7 @@ def make_policy(config: Config, store: Store) -> DualExpertPolicy:
         latent_width=dims.width,
         actions_per_frame=store.manifest.actions_per_frame,
     )
-    policy = policy_from_config(config, model)
+    policy = policy_from_config(config, model, mesh)
     check_batching_mode(policy, config.data.batching.mode)
     return policy
 
@@ -210,7 +211,7 @@ def held_out_strips(
     config: Config, store: Store, mesh: Mesh, policy: DualExpertPolicy, state: TrainState, data: TrainData
 ) -> list[Strip]:
     """The pictures of the report; none where the store has no codec."""
-    codec = store_codec(store)
+    codec = codec_of(store)
     if codec is None:
         return []
     denoise = jax.jit(functools.partial(policy.denoised_video, sigma=config.validation.report_sigma))

@@ -13,8 +13,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from wam_jax.data.codec import codec_from_bytes
-from wam_jax.data.store import CODEC, Store
 from wam_jax.data.transport import RowBatch
 from wam_jax.policies.base import Params
 from wam_jax.training.mesh import put_rows
@@ -39,12 +37,6 @@ class Strip:
 
     true: np.ndarray
     estimate: np.ndarray
-
-
-def store_codec(store: Store) -> Codec | None:
-    """The codec that a store carries, or None."""
-    path = store.path / CODEC
-    return codec_from_bytes(path.read_bytes(), source=str(path)) if path.exists() else None
 
 
 def denoised_strips(
