@@ -96,6 +96,7 @@ def test_demonstrations_may_be_observed_behind_their_history_and_branches_never_
     found = draws(law(construction={"conditional_start": "history"}))
     real = found.objective == IDM
     assert found.segment_start[real].max() > 0
+    np.testing.assert_array_equal(found.frame_shift, found.segment_start)
     assert np.all(
         found.segment_start[real] + found.num_frames[real] == INDEX.extents["video_latents"][found.episode[real]]
     )

@@ -89,7 +89,12 @@ CASES = (
     Case(
         "action_noisy_to_video",
         program("action_noisy_to_video", history_stream_visibility="video_queries_video_only"),
-        loss_range={"latent_loss_frame_start": 2, "latent_loss_frame_end": 4, "action_loss_frame_start": 1},
+        loss_range={
+            "latent_loss_frame_start": 2,
+            "latent_loss_frame_end": 4,
+            "action_loss_frame_start": 1,
+            "action_loss_frame_end": 3,
+        },
     ),
     Case("gjd fdm", GJD, objective=FDM),
     Case("inverse_dynamics", program("inverse_dynamics")),
