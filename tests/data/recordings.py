@@ -1,7 +1,10 @@
 """Recordings without a simulator: small noise videos whose lengths and contents follow from task and seed."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from wam_jax.data.recording.fork import Fork
 from wam_jax.data.recording.rollout import Recording
 
 
@@ -14,8 +17,23 @@ def record_noise(task: str, seed: int, size: int, tail: int) -> Recording | None
     return Recording(
         task=task,
         seed=seed,
-        first_success=raw_frames - 1 - tail,
         frames=rng.integers(0, 256, (raw_frames, size, size, 3), dtype=np.uint8),
         actions=rng.uniform(-1, 1, (raw_frames - 1, 4)).astype(np.float32),
         states=rng.normal(size=(raw_frames, 4)).astype(np.float32),
     )
+
+
+def branch_noise(parent: Recording, forks: Sequence[Fork]) -> list[Recording]:
+    """Takes the place of `record_branches`: the parent's frame, then black ones; its actions are the offsets."""
+    return [
+        Recording(
+            parent.task,
+            parent.seed,
+            frames=np.concatenate(
+                [parent.frames[fork.start, None], np.zeros((fork.steps, *parent.frames.shape[1:]), np.uint8)]
+            ),
+            actions=np.clip(fork.offsets(parent.task, parent.seed), -1, 1).astype(np.float32),
+            states=np.repeat(parent.states[fork.start, None], 1 + fork.steps, axis=0),
+        )
+        for fork in forks
+    ]

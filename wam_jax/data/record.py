@@ -7,6 +7,9 @@ split (or takes a given one), encodes the video and, for every latent frame, its
 store. It is simulated expert data, not real-robot data. Only successful episodes are kept; the last one of each task
 validates.
 
+--branches adds episodes of another source, `counterfactual_dynamics`: they begin at restored states of demonstrations
+and go on under perturbed actions. Only the routes of a configuration reach them.
+
 The same arguments on the same versions give bitwise the same video, actions and states. A codec that is fitted anew can
 differ in the last bits between machines, because their linear algebra does; give --codec for the very same latents.
 
@@ -23,10 +26,13 @@ from tqdm import tqdm
 from wam_jax import cli
 from wam_jax.data.codec import GROUP, KltCodec, codec_from_bytes
 from wam_jax.data.manifest import PAYLOAD_FORMATS
-from wam_jax.data.recording.encode import fit_to, write_recordings
-from wam_jax.data.recording.provenance import provenance_of
-from wam_jax.data.recording.schedule import Request, Spooled, last_of_each_task, record_all
+from wam_jax.data.recording.branches import Branch, BranchRequest, record_all_branches
+from wam_jax.data.recording.encode import fit_to, write_branches, write_recordings
+from wam_jax.data.recording.provenance import branch_provenance, provenance_of
+from wam_jax.data.recording.rollout import MAX_STEPS
+from wam_jax.data.recording.schedule import Request, last_of_each_task, record_all
 from wam_jax.data.recording.simulator import known_tasks
+from wam_jax.data.recording.spool import Spooled
 from wam_jax.data.recording.tasks import DEFAULT_TASKS
 from wam_jax.data.text import HashedWordEncoder
 from wam_jax.data.writer import StoreWriter
@@ -49,11 +55,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tqdm(total=len(request.tasks) * request.episodes, desc="recording", unit="episode") as bar:
             recordings = record_all(request, Path(spool), workers=options.workers, on_episode=lambda _: bar.update())
         validation = last_of_each_task(recordings)
+        branches = _branch(recordings, validation, Path(spool), options)
         codec = given or _fit([item for item in recordings if item not in validation], options)
-        quality = _write(request, recordings, validation, codec, options)
+        quality = _write(request, recordings, validation, branches, codec, options)
     print(f"reconstruction of {codec.record.name}: " + ", ".join(f"{k} {v:.1f} dB" for k, v in sorted(quality.items())))
-    print(f"wrote {options.out}: {len(recordings)} episodes; see python -m wam_jax.data.inspect {options.out}")
+    written = len(recordings) + len(branches)
+    print(f"wrote {options.out}: {written} episodes; see python -m wam_jax.data.inspect {options.out}")
     return 0
+
+
+def _branch(
+    recordings: Sequence[Spooled], validation: set[Spooled], spool: Path, options: argparse.Namespace
+) -> list[Branch]:
+    train, val = options.branches
+    request = BranchRequest(train, val, steps=options.branch_steps, strength=options.branch_strength)
+    if train or val:
+        print(f"recording {train} + {val} branches of each task")
+    return record_all_branches(request, recordings, spool, validation=validation, workers=options.workers)
 
 
 def _fit(recordings: Sequence[Spooled], options: argparse.Namespace) -> KltCodec:
@@ -65,6 +83,7 @@ def _write(
     request: Request,
     recordings: Sequence[Spooled],
     validation: set[Spooled],
+    branches: Sequence[Branch],
     codec: KltCodec,
     options: argparse.Namespace,
 ) -> dict[str, float]:
@@ -80,6 +99,9 @@ def _write(
     ) as writer:
         bar = tqdm(recordings, desc="encoding", unit="episode")
         quality = write_recordings(bar, codec, writer, validation=validation, latent_bits=options.latent_bits)
+        if branches:
+            write_branches(branches, codec, writer, validation=validation, latent_bits=options.latent_bits)
+            writer.note(branches=branch_provenance(branches))
         writer.note(reconstruction_psnr_db={split: round(value, 2) for split, value in quality.items()})
         writer.note(latent_step=None if options.latent_bits is None else 2.0**-options.latent_bits)
     return quality
@@ -98,6 +120,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--first-seed", type=int, default=0, metavar="N", help="seeds go up from here (default: 0)")
     add("--size", type=int, default=128, metavar="PIXELS", help="pixels per side, a multiple of --patch (default: 128)")
     add("--tail", type=int, default=4, metavar="STEPS", help="steps after the first success (default: 4)")
+    branches = "branches of each task from its training and its validating episodes (default: 0 0)"
+    add("--branches", nargs=2, type=int, default=(0, 0), metavar=("TRAIN", "VAL"), help=branches)
+    add("--branch-steps", type=int, default=32, metavar="N", help="actions of a branch (default: 32)")
+    add("--branch-strength", type=float, default=0.7, metavar="STD", help="of the actions' offsets (default: 0.7)")
     add("--workers", type=int, default=2, metavar="N", help="processes that simulate (default: 2)")
     add("--codec", type=Path, metavar="FILE", help="codec.safetensors of a store, instead of fitting one")
     add("--patch", type=int, default=16, metavar="PIXELS", help="spatial stride of a fitted codec (default: 16)")
@@ -126,6 +152,12 @@ def _refuse(options: argparse.Namespace, *, patch: int) -> None:
     for name in ("size", "workers", "patch", "channels"):
         if getattr(options, name) < 1:
             raise InputError(f"--{name}", getattr(options, name), "at least 1")
+    if min(options.branches) < 0:
+        raise InputError("--branches", options.branches, "two numbers, none below 0")
+    if not 1 <= options.branch_steps <= MAX_STEPS:
+        raise InputError("--branch-steps", options.branch_steps, f"1 to {MAX_STEPS}")
+    if not options.branch_strength > 0:
+        raise InputError("--branch-strength", options.branch_strength, "above 0; at 0 a branch is its parent")
     if options.size % patch:
         raise InputError("--size", options.size, f"a multiple of the codec's patch, {patch}")
     if options.out.exists():

@@ -6,7 +6,10 @@ from importlib.metadata import version
 from typing import Any
 
 from wam_jax.data.recording import camera
-from wam_jax.data.recording.schedule import Request, Spooled
+from wam_jax.data.recording.branches import Branch
+from wam_jax.data.recording.fork import HOLD
+from wam_jax.data.recording.schedule import Request
+from wam_jax.data.recording.spool import Spooled
 
 NATURE = "simulated expert data (scripted policies in a physics simulator), not real-robot data"
 _PACKAGES = ("metaworld", "mujoco", "gymnasium", "numpy", "wam-jax")
@@ -32,4 +35,15 @@ def provenance_of(request: Request, recordings: Sequence[Spooled]) -> dict[str, 
         },
         "actions": "dx, dy, dz, gripper in [-1, 1], clipped as the simulator clips them; one per raw frame",
         "state": "hand x, y, z in metres, opening of the gripper in 0..1",
+    }
+
+
+def branch_provenance(branches: Sequence[Branch]) -> dict[str, Any]:
+    """How branches were made: the parent's id and t0, a raw frame of it, by the branch's id."""
+    return {
+        "nature": "from a restored state of a demonstration on, the expert's actions plus random offsets",
+        "offsets": f"normal, drawn anew every {HOLD} steps; expert and sum clipped to [-1, 1]",
+        "strengths": sorted({branch.fork.strength for branch in branches}),
+        "split": "that of the parent",
+        "episodes": {branch.name: [branch.parent.name, branch.fork.start] for branch in branches},
     }

@@ -18,7 +18,6 @@ class Recording:
 
     Attributes:
         task, seed: what was simulated.
-        first_success: the number of actions after which the task was first done.
         frames: `[R, size, size, 3]` uint8 RGB; frame 0 is before the first action.
         actions: `[R - 1, 4]` float32 in [-1, 1]; action t leads from frame t to frame t + 1.
         states: `[R, 4]` float32.
@@ -26,7 +25,6 @@ class Recording:
 
     task: str
     seed: int
-    first_success: int
     frames: np.ndarray
     actions: np.ndarray
     states: np.ndarray
@@ -60,4 +58,4 @@ def _roll_out(simulator: Simulator, task: str, seed: int, *, size: int, tail: in
     camera.close()
     if first_success is None:
         return None
-    return Recording(task, seed, first_success, np.stack(frames), np.stack(actions), np.stack(states))
+    return Recording(task, seed, np.stack(frames), np.stack(actions), np.stack(states))

@@ -1,7 +1,6 @@
 """Recording many episodes on several processes, with a result that does not depend on how they were shared out.
 
-Every task takes its first seeds on which the expert succeeds: as many as were asked for, in ascending order. Recordings
-wait on disk, so memory holds one per process.
+Every task takes its first seeds on which the expert succeeds: as many as were asked for, in ascending order.
 """
 
 import multiprocessing
@@ -10,9 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from wam_jax.data.recording.rollout import Recording, record_episode
+from wam_jax.data.recording.spool import Spooled, spool
 from wam_jax.errors import InputError
 
 _FAILURES_PER_EPISODE = 4
@@ -29,29 +27,13 @@ class Request:
     tail: int
 
 
-@dataclass(frozen=True)
-class Spooled:
-    """A recording on disk, and its number of raw frames."""
-
-    task: str
-    seed: int
-    raw_frames: int
-    path: Path
-
-    def load(self) -> Recording:
-        """Reads the recording back."""
-        with np.load(self.path) as file:
-            arrays = {name: file[name] for name in ("frames", "actions", "states")}
-            return Recording(task=self.task, seed=self.seed, first_success=int(file["first_success"]), **arrays)
-
-
 Record = Callable[[str, int, int, int], Recording | None]
 """`record_episode`, or what takes its place: task, seed, size and tail to a recording, None where the expert fails."""
 
 
 def record_all(
     request: Request,
-    spool: Path,
+    directory: Path,
     *,
     workers: int,
     on_episode: Callable[[Spooled], object],
@@ -60,7 +42,7 @@ def record_all(
     """Records everything that is asked for.
 
     Args:
-        spool: an existing directory for the recordings, about 50 kB per raw frame of 128 pixels.
+        directory: an existing one, for the recordings.
         workers: processes.
         on_episode: called in this process for each recording as it comes in.
         record: a function of an importable module, for it is called in other processes.
@@ -73,7 +55,7 @@ def record_all(
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         try:
             found = _collect(
-                request, lambda task, seed: pool.submit(_spool, record, task, seed, request, spool), on_episode
+                request, lambda task, seed: pool.submit(_spool, record, task, seed, request, directory), on_episode
             )
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)  # Else leaving waits for all that was asked for.
@@ -109,19 +91,11 @@ def last_of_each_task(recordings: Sequence[Spooled]) -> set[Spooled]:
     return set({item.task: item for item in sorted(recordings, key=lambda item: item.seed)}.values())
 
 
-def _spool(record: Record, task: str, seed: int, request: Request, spool: Path) -> Spooled | None:
+def _spool(record: Record, task: str, seed: int, request: Request, directory: Path) -> Spooled | None:
     recording = record(task, seed, request.size, request.tail)
     if recording is None:
         return None
-    path = spool / f"{task}-{seed:06d}.npz"
-    np.savez(
-        path,
-        frames=recording.frames,
-        actions=recording.actions,
-        states=recording.states,
-        first_success=recording.first_success,
-    )
-    return Spooled(task=task, seed=seed, raw_frames=len(recording.frames), path=path)
+    return spool(recording, directory / f"{task}-{seed:06d}.npz")
 
 
 def _refuse_hopeless(task: str, *, tried: int, episodes: int) -> None:

@@ -1,18 +1,20 @@
-"""One Meta-World task as a simulator: reset to a seed, act, observe, render.
+"""One Meta-World task as a simulator: reset to a seed, act, observe, save a moment and come back to it.
 
 An episode is a pure function of (task, seed): each one gets an environment of its own, so nothing of an earlier one is
-left in it. The environment is reachable as `env`, whose `get_env_state` and `set_env_state` save and restore the whole
-physical state.
+left in it. After `restore` the same actions give bitwise the same states and frames as after `save`.
 
 Facts about metaworld 3.1.1 that this module relies on:
     - `reset(seed=)` has no effect; object poses follow `env.seed()` once `seeded_rand_vec` is set.
     - Experts need the goal in the observation; the observation space is cached with the goal hidden, and acting would
       clip the goal to zero unless that cache is dropped.
     - Experts ask for actions up to 25 in size, which the environment clips to [-1, 1].
+    - `get_env_state` leaves out the body that drags the hand along and the start of the contact solver: from what it
+      saves, the same actions lead elsewhere. `save` takes all that MuJoCo integrates from.
 """
 
 import importlib
 import os
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -50,6 +52,22 @@ def known_tasks() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(f"-{VERSION}") for name in environments))
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A moment of one simulator.
+
+    Attributes:
+        physics: all that MuJoCo integrates from, float64.
+        observation, previous: the latest observation, and the part of it that the next one repeats.
+        steps: taken since the reset.
+    """
+
+    physics: np.ndarray
+    observation: np.ndarray
+    previous: np.ndarray
+    steps: int
+
+
 class Simulator:
     """One episode's environment, reset to its seed.
 
@@ -79,6 +97,24 @@ class Simulator:
         """Applies one action (dx, dy, dz, gripper in [-1, 1]) for one control step; returns if the task is done."""
         self.observation, _, _, _, info = self.env.step(action)
         return bool(info["success"] > 0.5)
+
+    def save(self) -> Snapshot:
+        """This moment, for `restore` of this same simulator."""
+        mujoco, env = import_simulator("mujoco"), self.env
+        what = mujoco.mjtState.mjSTATE_INTEGRATION
+        physics = np.empty(mujoco.mj_stateSize(env.model, what))
+        mujoco.mj_getState(env.model, env.data, physics, what)
+        return Snapshot(physics, self.observation.copy(), env._prev_obs.copy(), env.curr_path_length)
+
+    def restore(self, moment: Snapshot) -> None:
+        """Goes back to a moment that `save` gave; what is drawn and observed is that of then."""
+        mujoco, env = import_simulator("mujoco"), self.env
+        what = mujoco.mjtState.mjSTATE_INTEGRATION
+        mujoco.mj_setState(env.model, env.data, moment.physics, what)
+        mujoco.mj_forward(env.model, env.data)  # Places bodies for the camera, and moves the solver's start,
+        mujoco.mj_setState(env.model, env.data, moment.physics, what)  # which therefore is set once more.
+        self.observation, env._prev_obs = moment.observation.copy(), moment.previous.copy()
+        env.curr_path_length = moment.steps
 
 
 def expert_of(task: str) -> Any:
