@@ -1,6 +1,7 @@
 """Where a start works and what it continues, and every combination that is refused."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,11 @@ def test_the_two_flags_exclude_each_other(tmp_path: Path) -> None:
     assert "excludes --initialize-weights-from" in refused(resume_from=run, initialize_from=run)
 
 
+@pytest.mark.parametrize("option", ["workdir", "resume_from", "initialize_from"])
+def test_an_option_from_an_unset_variable_is_refused(option: str) -> None:
+    assert "is empty; give a directory" in refused(**{option: ""})
+
+
 def test_a_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     run, other = make_run(tmp_path / "r", 4), make_run(tmp_path / "s", 8, name="b", run_id="id-b")
     assert "holds the run 'a' at step 4; continue it by --resume-from" in refused(workdir=run)
@@ -91,6 +97,29 @@ def test_results_without_a_run_record_are_not_overwritten(tmp_path: Path) -> Non
     assert "has a metrics.jsonl but no run.json" in refused(workdir=str(tmp_path))
     (tmp_path / "run.json").write_text("[]")
     assert "is no run record" in refused(workdir=str(tmp_path))
+
+
+@pytest.mark.parametrize("inside", ["", "deeper/run"])
+def test_a_file_is_no_run_directory(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    assert f"{tmp_path}/notes.txt is no directory" in refused(workdir=str(tmp_path / "notes.txt" / inside))
+
+
+def test_a_link_to_nowhere_is_no_run_directory(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    assert "link is no directory" in refused(workdir=str(tmp_path / "link"))
+
+
+def test_a_place_that_cannot_be_written_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    assert f"{tmp_path} cannot be written to" in refused(workdir=str(tmp_path / "deeper" / "run"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../other", "/absolute"])
+def test_a_name_that_leads_out_of_the_runs_needs_a_directory(tmp_path: Path, name: str) -> None:
+    assert refused(name).startswith(f"name = {name!r}: ")
+    assert plan_start(name, workdir=str(tmp_path)).workdir == tmp_path
 
 
 def test_an_empty_directory_is_not_resumed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ that very run may write into it. Without `--workdir`, a resumed run goes on wher
 """
 
 import json
+import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +58,18 @@ def plan_start(
         resume_from: `--resume-from`.
         initialize_from: `--initialize-weights-from`.
     Raises:
-        InputError: options exclude each other, a checkpoint is not there, or the directory belongs to another run.
+        InputError: options exclude each other, a checkpoint is not there, or the directory belongs to another run or
+            cannot be written to.
     """
+    for flag, given in (("--workdir", workdir), (_RESUME, resume_from), (_INITIALIZE, initialize_from)):
+        if given == "":  # An unset variable of a shell script, which must not start something else.
+            raise InputError(flag, given, "is empty; give a directory, or leave the option out")
     if resume_from and initialize_from:
         raise InputError(_RESUME, resume_from, f"excludes {_INITIALIZE}; keep one: full state, or parameters only")
     resume = find_checkpoint(resume_from, flag=_RESUME) if resume_from else None
     initialize = find_checkpoint(initialize_from, flag=_INITIALIZE) if initialize_from else None
-    directory = Path(workdir) if workdir else (resume.run if resume else Path("runs") / name)
+    directory = Path(workdir) if workdir else (resume.run if resume else _named_directory(name))
+    _check_writable(directory)
     in_place = resume is not None and resume.run.resolve() == directory.resolve()
     record = _held_run(directory)
     if not in_place:
@@ -87,6 +93,22 @@ def set_newer_aside(ref: CheckpointRef) -> list[Path]:
             target.parent.mkdir(exist_ok=True)
             moved.append((ref.directory / str(step)).rename(target))
     return moved
+
+
+def _named_directory(name: str) -> Path:
+    if name in ("", ".", "..") or Path(name).name != name:
+        raise InputError("name", name, "must be the name of a directory in runs/; choose another, or give --workdir")
+    return Path("runs") / name
+
+
+def _check_writable(directory: Path) -> None:
+    """Refuses a directory that is something else, or cannot be made or filled; makes nothing itself."""
+    absolute = directory.absolute()
+    nearest = next(path for path in (absolute, *absolute.parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise InputError("--workdir", str(directory), f"{nearest} is no directory; give another one")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InputError("--workdir", str(directory), f"{nearest} cannot be written to; give another one")
 
 
 def _check_free(directory: Path, record: Json | None, resume: CheckpointRef | None) -> None:
