@@ -70,14 +70,19 @@ def test_a_killed_run_goes_on_bitwise(experiment: Experiment, tmp_path: Path) ->
     assert final_checksums(tmp_path / "run") == final_checksums(experiment.whole)
 
 
+@pytest.mark.parametrize("step", [4, STEPS])
 def test_a_stopped_run_branches_off_bitwise(
-    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    experiment: Experiment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    step: int,
 ) -> None:
     write, run, branch = MetricsFile.write, tmp_path / "run", tmp_path / "branch"
 
     def stop(self: MetricsFile, row: Row) -> None:
         write(self, row)
-        if row["step"] == 4:
+        if row["step"] == step:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:

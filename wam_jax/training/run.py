@@ -94,7 +94,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
         except NonFiniteError as error:
             say(f"stopped: {error}")
             return 1
-    if step < steps:
+    if stop.requested:  # Perhaps at the last update: the validation of the end is then still to come.
         say(f"stopped at step {step} and saved; go on by --resume-from {start.workdir}")
         return stop.exit_code
     strips = held_out_strips(config, store, mesh, policy, state, data)
