@@ -2,12 +2,15 @@
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from tests.training.rigs import OPTIMIZER, TRAINING, Rig, make_rig
@@ -95,6 +98,24 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_is_offered(
         restore_state(ref, rig.abstract)
     assert "this checkpoint is damaged" in str(error.value)
     assert str(error.value).endswith(f"--resume-from {tmp_path / '4'}")
+
+
+def test_reads_that_end_after_the_failed_one_are_not_reported(
+    tmp_path: Path, rig: Rig, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Any] = []
+
+    def fail(*_: object, **__: object) -> None:
+        for reason in ("Event loop is closed", "another defect"):
+            sys.unraisablehook(SimpleNamespace(exc_value=RuntimeError(reason)))
+        raise ValueError("cannot be read")
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: said.append(str(unraisable.exc_value)))
+    ref = save(tmp_path, state, 4)
+    monkeypatch.setattr(ocp.CheckpointManager, "restore", fail)
+    with pytest.raises(InputError, match="cannot be read"):
+        restore_state(ref, rig.abstract)
+    assert said == ["another defect"]
 
 
 def test_a_flipped_bit_is_found(tmp_path: Path, state: TrainState) -> None:

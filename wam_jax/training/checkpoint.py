@@ -160,27 +160,28 @@ def _composite(**arguments: Any) -> ocp.args.Composite:
 def _read(ref: CheckpointRef, action: Callable[[ocp.CheckpointManager], Any], **handlers: Any) -> Any:
     """Whatever a reader raises means that the files are not what a complete write left."""
     options = ocp.CheckpointManagerOptions(read_only=True)
+    report, sys.unraisablehook = sys.unraisablehook, _without_late_reads(sys.unraisablehook)
     try:
         with ocp.CheckpointManager(ref.directory, options=options, item_handlers=handlers or None) as manager:
-            return action(manager)
+            found = action(manager)
     except Exception as error:
-        _ignore_late_reads()
-        raise damaged(ref, f"{type(error).__name__}: {error}") from error
+        raise damaged(ref, f"{type(error).__name__}: {error}") from error  # The hook stays: more may come.
+    sys.unraisablehook = report
+    return found
 
 
-def _ignore_late_reads() -> None:
+def _without_late_reads(report: Callable[[Any], object]) -> Callable[[Any], None]:
     """Keeps Python from printing a traceback for each array that was still being read when another one failed.
 
     Orbax closes the event loop that they report to; nobody can catch what they then raise.
     """
-    report = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:
         late = isinstance(unraisable.exc_value, RuntimeError) and "Event loop is closed" in str(unraisable.exc_value)
         if not late:
             report(unraisable)
 
-    sys.unraisablehook = hook
+    return hook
 
 
 def _check_parameters(ref: CheckpointRef, wanted: Params, stored: Any) -> None:
