@@ -51,9 +51,9 @@ def test_a_missing_file_has_no_rows(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[]", '{"phase": "train"}'])
-def test_a_line_that_is_no_row_is_named(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("line", [b"nonsense", b"[]", b'{"phase": "train"}', b"\xff\xfe"])
+def test_a_line_that_is_no_row_is_named(tmp_path: Path, line: bytes) -> None:
     path = write(tmp_path / "m", row(1))
-    path.write_text(path.read_text() + line + "\n")
+    path.write_bytes(path.read_bytes() + line + b"\n")
     with pytest.raises(InputError, match=r"m:2 = .*is no metrics row"):
         read_rows(path)

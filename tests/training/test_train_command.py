@@ -167,6 +167,10 @@ def ragged_actions(store: Path) -> None:
     rewrite_index(store, "extent_actions", 1, 9)
 
 
+def another_split(store: Path) -> None:
+    rewrite_index(store, "split", 1, "val")
+
+
 def truncated(store: Path) -> None:
     file = next((store / "episodes").iterdir())
     file.write_bytes(file.read_bytes()[:-1])
@@ -177,7 +181,10 @@ def newer_schema(store: Path) -> None:
     manifest.write_text(manifest.read_text().replace("wam_jax.store.v1", "wam_jax.store.v9"))
 
 
-@pytest.mark.parametrize("damage", [nan_in_a_latent, wrong_mask, one_frame, ragged_actions, truncated, newer_schema])
+@pytest.mark.parametrize(
+    "damage",
+    [nan_in_a_latent, wrong_mask, one_frame, ragged_actions, another_split, truncated, newer_schema],
+)
 def test_a_store_that_cannot_be_used_is_refused_before_the_model_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:

@@ -44,7 +44,7 @@ def read_rows(path: Path) -> list[Row]:
     """
     if not path.exists():
         return []
-    *lines, _unfinished = path.read_text().split("\n")
+    *lines, _unfinished = path.read_text(errors="replace").split("\n")
     rows = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -16,7 +16,7 @@ from wam_jax.config import Config, LoadedConfig
 from wam_jax.data.codec import codec_of
 from wam_jax.data.loader import TrainData
 from wam_jax.data.store import Store
-from wam_jax.data.verify import verify_episode
+from wam_jax.data.verify import check_fingerprint, verify_episode
 from wam_jax.errors import InputError
 from wam_jax.model import model_config
 from wam_jax.policies.base import check_batching_mode
@@ -54,6 +54,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     """
     config, steps = loaded.config, loaded.config.training.num_steps
     check_world_size(world_size)
+    read_rows(start.workdir / METRICS_FILE)  # A damaged file is refused here; it is cut when the loop starts.
     mesh = make_mesh(config.trainer.mesh)
     step = start.resume.step if start.resume else 0
     if step > steps:
@@ -110,6 +111,7 @@ def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None 
     group = resumed["data_contract"].get("objective_group") if resumed else None
     data = TrainData(config, store, rows=process_rows(mesh), ranks=mesh.size, objective_group=group)
     if int(store.index.num_bytes.sum()) <= config.data.verify_up_to_bytes:
+        check_fingerprint(store)
         for episode in range(len(store)):
             verify_episode(store, episode)
     data.validation()
