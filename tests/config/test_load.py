@@ -103,6 +103,7 @@ def test_errors_of_the_file_are_said_with_their_line(config_file: File) -> None:
     [
         ("def get_config(:", ":1 = "),
         ("x = 1", "KeyError"),
+        ("import math\nget_config = lambda: math.trainng", "no attribute 'trainng'\": correct the file"),
         ("get_config = lambda: 3", "return an ml_collections Config"),
     ],
 )

@@ -5,7 +5,6 @@ A config file is Python with a function `get_config()` that returns an `ml_colle
 Whatever goes wrong in it is said in one line with the place in the file.
 """
 
-import re
 import runpy
 import traceback
 from collections.abc import Sequence
@@ -79,5 +78,6 @@ def _place(name: str, error: Exception) -> str:
 
 def _remedy(error: Exception) -> str:
     """For a name that a ConfigDict lacks, the nearest one; else what a config file is."""
-    word = re.search(r"\w+", str(error)) if isinstance(error, AttributeError) else None
-    return names.unknown_field(word.group()) if word else _REMEDY
+    if isinstance(error, AttributeError) and isinstance(error.obj, config_dict.ConfigDict) and error.name:
+        return names.unknown_field(error.name)
+    return _REMEDY
