@@ -53,6 +53,13 @@ def test_the_plot_is_an_image(path, tmp_path, capsys):
     assert (tmp_path / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["lengths.bmp", "nowhere/lengths.png"])
+def test_a_plot_that_cannot_be_written_is_refused_first(path, tmp_path, capsys, name):
+    with pytest.raises(InputError, match="--plot"):
+        run(capsys, path, "--plot", tmp_path / name)
+    assert capsys.readouterr().out == ""
+
+
 def test_a_value_that_changed_is_found_by_its_checksum(path, capsys):
     rewrite_episode(path, 1, actions=np.ones((10, 2), np.float32))
     assert run(capsys, path)[0] == 0

@@ -20,6 +20,7 @@ from wam_jax import cli
 from wam_jax.data.store import Store, open_store
 from wam_jax.data.survey import Survey, lengths_of, splits_of, survey
 from wam_jax.data.verify import find_problems
+from wam_jax.errors import InputError
 
 _BAR = 40
 
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the lengths into this file")
     parser.add_argument("--verify", action="store_true", help="read every episode: checksums and arrays")
     options = parser.parse_args(arguments)
+    if options.plot:
+        _check_plot(options.plot)
     store = open_store(options.store, check=False)
     found = survey(store)
     problems = list(find_problems(store, payloads=options.verify, progress=lambda rows: tqdm(rows, desc="verifying")))
@@ -72,6 +75,11 @@ def plot_lengths(store: Store, path: Path) -> None:
     axes.set(xlabel="latent frames", ylabel="episodes", title=f"{store.path.name}: {len(store)} episodes")
     axes.legend()
     figure.savefig(path, dpi=120)
+
+
+def _check_plot(path: Path) -> None:
+    if path.suffix.lower() != ".png" or not path.absolute().parent.is_dir():
+        raise InputError("--plot", str(path), "must be a .png file in a directory that exists")
 
 
 def _episode_table(found: Survey) -> list[str]:
