@@ -77,7 +77,7 @@ def test_nothing_imports_a_command():
 
 def _functions(path: Path) -> list[tuple[int, str]]:
     nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return [(node.end_lineno - node.lineno + 1, f"{_module(path)}.{node.name}") for node in nodes]
+    return [((node.end_lineno or 0) - node.lineno + 1, f"{_module(path)}.{node.name}") for node in nodes]
 
 
 def test_files_and_functions_stay_small():

@@ -137,6 +137,7 @@ def test_proprio_tokens_lie_back_to_back(store):
     maker = materializer(store, config)
     draws = make_law_of(store, config).draws(Stretch(0, 0, 4), np.arange(4))[np.array([[0, 2]])]
     keys = maker.batch(draws, rung_of(store, config)).proprio_keys
+    assert keys is not None
     states = [store.read(episode)["proprio_context_frames"] for episode in (0, 2)]
     assert keys.shape == (1, 2 * 5, 3)
     np.testing.assert_array_equal(keys[0, :3], states[0][[0, 0, 1]])

@@ -80,10 +80,14 @@ class Planner(Protocol):
     """Random access to the plans of training steps.
 
     Attributes:
+        law: how positions become draws.
         shape: how many draws an update has.
         sampler: the items of each position.
         draws_per_epoch: draws of an epoch.
     """
+
+    @property
+    def law(self) -> DrawLaw: ...
 
     @property
     def shape(self) -> UpdateShape: ...

@@ -1,5 +1,7 @@
 """Plans of every mode: the draws of an update, once each, in calls that fit their rungs; the same from any step."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -122,7 +124,7 @@ def test_a_sample_over_the_budget_is_named_with_its_cost():
 
 
 def test_more_shapes_waste_less_and_packing_wastes_least():
-    def utilisation(mode: str, limit: int) -> float:
+    def utilisation(mode: Literal["padded", "packed"], limit: int) -> float:
         batching = BatchingConfig(mode=mode, max_compiled_shapes=limit)
         planner = _planner(batching, UpdateShape(1, 2, 4))
         return training_shapes(batching, planner, LAW, _constants(batching)).expected_utilisation
