@@ -16,8 +16,10 @@ shift 2
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$(dirname "$workdir")/.compiled}
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=${JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS:-1}
 
+# One that was cut short while being written has more than digits in its name.
+shopt -s extglob
 resume=()
-if compgen -G "$workdir/checkpoints/[0-9]*" > /dev/null; then
+if compgen -G "$workdir/checkpoints/+([0-9])" > /dev/null; then
     resume=(--resume-from "$workdir")
 fi
 exec python3 -m uv run python -m wam_jax.train --config "$config" --workdir "$workdir" "${resume[@]}" "$@"
