@@ -26,7 +26,7 @@ def launched(directory: Path, *arguments: str | Path) -> list[str]:
     ("left", "resumes"),
     [((), False), (("0.orbax-checkpoint-tmp",), False), (("0",), True), (("40", "60.orbax-checkpoint-tmp"), True)],
 )
-def test_only_a_complete_checkpoint_is_gone_on_from(tmp_path: Path, left: tuple[str, ...], resumes: bool) -> None:
+def test_only_a_complete_checkpoint_is_gone_on_from(tmp_path: Path, *, left: tuple[str, ...], resumes: bool) -> None:
     run = tmp_path / "a run"
     for name in left:
         (run / "checkpoints" / name).mkdir(parents=True)
