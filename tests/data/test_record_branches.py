@@ -39,9 +39,9 @@ def test_every_task_gets_its_number_of_branches_from_each_split():
 def test_branches_begin_at_anchors_that_leave_the_parent_enough_actions():
     many = dataclasses.replace(REQUEST, train=400)
     for parent, forks in planned(many, DEMONSTRATIONS, validation=VALIDATION).items():
-        starts, last = {fork.start for fork in forks}, max(0, parent.raw_frames - 1 - REQUEST.steps)
-        assert starts <= set(range(0, last + 1, 4))
-        assert len(forks) == 1 or starts == set(range(0, last + 1, 4))
+        starts, last = {fork.start for fork in forks}, max(4, parent.raw_frames - 1 - REQUEST.steps)
+        assert starts <= set(range(4, last + 1, 4))
+        assert len(forks) == 1 or starts == set(range(4, last + 1, 4))
 
 
 def test_offsets_hold_and_follow_from_parent_and_number():

@@ -102,10 +102,14 @@ def planned(
 
 
 def _fork(request: BranchRequest, parent: Spooled, *, number: int) -> Fork:
-    """A fork at an anchor, drawn evenly from those that leave the parent `steps` actions, or else at the start."""
-    last = max(0, parent.raw_frames - 1 - request.steps) // GROUP
+    """A fork at an anchor, drawn evenly from those that leave the parent `steps` actions, or else at the earliest.
+
+    The reset itself is no anchor: what is drawn right after it can lag behind the physics.
+    """
+    first = min(1, (parent.raw_frames - 1) // GROUP)
+    last = max(first, (parent.raw_frames - 1 - request.steps) // GROUP)
     rng = np.random.default_rng([*b"t0", *parent.task.encode(), parent.seed, number])
-    return Fork(number, start=GROUP * int(rng.integers(last + 1)), steps=request.steps, strength=request.strength)
+    return Fork(number, GROUP * int(rng.integers(first, last + 1)), request.steps, request.strength)
 
 
 def _record_one(record: Record, directory: Path, parent: Spooled, forks: Sequence[Fork]) -> list[Spooled]:

@@ -1,10 +1,12 @@
 """One Meta-World task as a simulator: reset to a seed, act, observe, save a moment and come back to it.
 
 An episode is a pure function of (task, seed): each one gets an environment of its own, so nothing of an earlier one is
-left in it. After `restore` the same actions give bitwise the same states and frames as after `save`.
+left in it. From the first step on, the same actions give bitwise the same states and frames after `restore` as they did
+after `save`.
 
 Facts about metaworld 3.1.1 that this module relies on:
     - `reset(seed=)` has no effect; object poses follow `env.seed()` once `seeded_rand_vec` is set.
+    - Some tasks move bodies at the end of a reset; until the first step they are drawn where they were.
     - Experts need the goal in the observation; the observation space is cached with the goal hidden, and acting would
       clip the goal to zero unless that cache is dropped.
     - Experts ask for actions up to 25 in size, which the environment clips to [-1, 1].
