@@ -12,7 +12,10 @@ from wam_jax.data.recording.tasks import DEFAULT_TASKS
 from wam_jax.data.store import open_store
 from wam_jax.data.verify import find_problems
 
-LIMIT_BYTES = 5_300_000
+LIMIT_BYTES = 5_800_000
+DEMONSTRATIONS = 60
+BRANCHES = {"train": 1, "val": 1}
+"""Of each task."""
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +32,40 @@ def test_it_is_small_enough_to_come_with_the_code(store):
 
 
 def test_every_task_trains_and_validates(store):
-    counts = Counter(zip(store.index.tasks, store.index.splits, strict=True))
+    counts = Counter(zip(store.index.tasks, store.index.splits, store.index.sources, strict=True))
+    demonstrations = {"train": 4, "val": 1}
     assert counts == {
-        (task, split): 4 if split == "train" else 1 for task in DEFAULT_TASKS for split in ("train", "val")
+        (task, split, source): several[split]
+        for source, several in (("metaworld", demonstrations), ("counterfactual_dynamics", BRANCHES))
+        for task in DEFAULT_TASKS
+        for split in ("train", "val")
     }
 
 
-def test_lengths_are_natural(store):
-    frames = store.index.extents["video_latents"]
+def test_demonstrations_come_first(store):
+    assert set(store.index.sources[:DEMONSTRATIONS]) == {"metaworld"}
+    assert set(store.index.sources[DEMONSTRATIONS:]) == {"counterfactual_dynamics"}
+
+
+def test_lengths_are_natural_and_those_of_branches_all_the_same(store):
+    frames = store.index.extents["video_latents"][:DEMONSTRATIONS]
     assert (frames.min(), np.median(frames), frames.max(), frames.sum()) == (9, 19.5, 55, 1357)
+    assert set(store.index.extents["video_latents"][DEMONSTRATIONS:]) == {9}
+
+
+def test_a_branch_begins_in_its_parent_and_leaves_it(store):
+    row = {name: number for number, name in enumerate(store.index.ids)}
+    told = store.manifest.provenance["branches"]["episodes"]
+    assert list(told) == store.index.ids[DEMONSTRATIONS:].tolist()
+    for name, (parent, start) in told.items():
+        own, whole, first = store.read(row[name]), store.read(row[parent]), start // 4
+        same = slice(4 * first + 4, 4 * first + 36)
+        assert store.index.splits[row[name]] == store.index.splits[row[parent]]
+        np.testing.assert_array_equal(own["video_latents"][:, 0], whole["condition_latents"][:, first])
+        np.testing.assert_array_equal(own["state"][0], whole["state"][start])
+        given = whole["actions"][same]
+        assert np.abs(own["actions"][4 : 4 + len(given)] - given).mean() > 0.1
+        assert np.abs(own["actions"]).max() <= 1
 
 
 def test_it_says_what_it_is(store):
@@ -72,7 +100,7 @@ def test_latents_decode_to_the_frames_that_condition_latents_show(store):
 
 
 def test_latents_have_unit_scale(store):
-    latents = np.concatenate([store.read(i)["video_latents"].reshape(48, -1) for i in range(60)], axis=1)
+    latents = np.concatenate([store.read(i)["video_latents"].reshape(48, -1) for i in range(DEMONSTRATIONS)], axis=1)
     assert latents.astype(np.float32).std() == pytest.approx(1, abs=0.05)
 
 
