@@ -22,13 +22,14 @@ def test_tensorboard_gets_every_number_under_its_phase(tmp_path: Path, monkeypat
     monkeypatch.setattr(RecordWriter, "write", lambda _, data: events.append(parse(data)))
     board = TensorBoard(tmp_path, kept=2)
     board.write(TRAIN)
-    board.write(VAL | {"loss": None})
+    board.write(VAL | {"loss": None, "action_loss": float("nan")})
     board.sync()
     board.close()
     points = {(value.tag, event.step): value.simple_value for event in events for value in event.summary.value}
     assert points["train/loss", 3] == 0.5
     assert points["val/zero_loss", 3] == 2.0
     assert ("val/loss", 3) not in points
+    assert ("val/action_loss", 3) not in points
     assert 3 in [event.step for event in events if event.HasField("session_log")]
 
 

@@ -1,5 +1,6 @@
 """Where rows of metrics go: the file, TensorBoard, the progress bar."""
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,14 +31,17 @@ class Sink(Protocol):
 
 
 class TensorBoard:
-    """Every number of a row as the scalar PHASE/NAME; points beyond step `kept` of earlier starts are discarded."""
+    """Every finite number of a row as the scalar PHASE/NAME; points beyond step `kept` of earlier starts are discarded.
+
+    The mean over no sample is no number, and so no point.
+    """
 
     def __init__(self, directory: Path, *, kept: int) -> None:
         self._writer = SummaryWriter(str(directory), purge_step=kept + 1)
 
     def write(self, row: Row) -> None:
         for name, value in row.items():
-            if isinstance(value, int | float) and name != "step":
+            if isinstance(value, int | float) and math.isfinite(value) and name != "step":
                 self._writer.add_scalar(f"{row['phase']}/{name}", value, row["step"])
 
     def sync(self) -> None:
