@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,6 +20,15 @@ def test_the_first_signal_is_noted(number: signal.Signals, code: int) -> None:
     assert signal.getsignal(number) is before
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C raises, also where whoever started the tests ignores it, as shells do for jobs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_a_second_interrupt_is_not_held_up() -> None:
     with StopRequest() as stop:
         os.kill(os.getpid(), signal.SIGINT)
