@@ -39,7 +39,7 @@ def get_config() -> ConfigDict:
     config.backbone.text_dim = 64
     config.backbone.freq_dim = 128
 
-    config.training.num_steps = 180
+    config.training.num_steps = 240
     config.training.optimizer.learning_rate = 2e-3
     config.training.optimizer.schedule = "cosine"
     config.training.optimizer.warmup_steps = 20
@@ -47,7 +47,7 @@ def get_config() -> ConfigDict:
     config.training.optimizer.beta2 = 0.95
     config.training.optimizer.weight_decay = 0.1
     config.training.optimizer.max_grad_norm = 1.0
-    config.training.checkpoint_every = 60
-    config.training.validate_every = 60
+    config.training.checkpoint_every = 80
+    config.training.validate_every = 80
     config.validation.num_draws = 48
     return config
