@@ -1,8 +1,6 @@
-"""The static sizes of a compiled step, and the smallest ones that hold given samples."""
+"""The static sizes of a compiled step."""
 
 from dataclasses import dataclass
-
-from wam_jax.sequence.geometry import SequenceGeometry
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,9 @@ class Rung:
     runs: int
 
 
-def most_runs(geometry: SequenceGeometry) -> int:
-    """An upper bound on the runs of a sample of this size, whatever its chunks: one a frame and copy."""
-    return 2 * (geometry.num_video_frames + geometry.num_frames)
+def most_runs(video_frames: int, action_frames: int) -> int:
+    """Rows of the range tables that buffers of so many frames can need, whatever the chunks of their samples.
+
+    At most one a frame, behind run 0, which reads nothing.
+    """
+    return 1 + video_frames + action_frames

@@ -15,7 +15,7 @@ import numpy as np
 from wam_jax.data.draws import DrawTable
 from wam_jax.errors import InputError
 from wam_jax.sequence.layout import RowConstants
-from wam_jax.sequence.rung import Rung
+from wam_jax.sequence.rung import Rung, most_runs
 
 _MOST_DISTINCT = 256
 
@@ -69,8 +69,7 @@ def sized(
         action_frames=max(1, action_frames),
         text_keys=max(1, text_keys),
         proprio_keys=proprio_keys,
-        # One run a frame at most, behind run 0, which reads nothing.
-        runs=1 + max(1, video_frames) + max(1, action_frames),
+        runs=most_runs(max(1, video_frames), max(1, action_frames)),
     )
 
 
