@@ -18,7 +18,7 @@ def get_config():
     config.name = "tiny"
     config.data.store = {store!r}
     config.data.train_batch_size = 2
-    config.data.val_batch_size = 1
+    config.data.val_batch_size = 2
     config.data.batching.mode = "packed"
     config.data.batching.bucket_pool_size = 4
     config.data.batching.max_compiled_shapes = 1
@@ -65,6 +65,7 @@ def test_strict_accumulates_single_samples_to_the_same_update(config_file):
     config = load(config_file, []).config
     strict = mode_config(config, "strict")
     assert (strict.data.train_batch_size, strict.training.gradient_accumulation_steps) == (1, 2)
+    assert strict.data.val_batch_size == 1
     assert whole_pools(config, 3) == 4
 
 

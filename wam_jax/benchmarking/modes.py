@@ -74,7 +74,7 @@ def mode_config(config: Config, mode: str) -> Config:
     data, training = dataclasses.replace(config.data, batching=batching), config.training
     if mode == "strict":
         accumulation = data.train_batch_size * training.gradient_accumulation_steps
-        data = dataclasses.replace(data, train_batch_size=1)
+        data = dataclasses.replace(data, train_batch_size=1, val_batch_size=1)
         training = dataclasses.replace(training, gradient_accumulation_steps=accumulation)
     return dataclasses.replace(config, data=data, training=training)
 
