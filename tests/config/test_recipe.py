@@ -148,6 +148,29 @@ def test_routes_that_cannot_be(config_file: File, overrides: tuple[str, ...], me
     assert message in refused(config_file(), *overrides)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("length",), "replacement_weights = 'length': needs data.sample_construction.sample_order_mode 'replacement'"),
+        (("weights",), "= 'weights': must be one of 'uniform', 'length', 'task', 'length_and_task'"),
+        (
+            ("uniform", "[('a',1.0)]"),
+            "task_weights = (('a', 1.0),): needs data.sample_construction.replacement_weights",
+        ),
+        (("length", "[('a',1.0)]", REPLACEMENT), "'task' or 'length_and_task', which is 'length'"),
+        (("task", "[('a',0)]", REPLACEMENT), "task_weights = ('a', 0.0): weights must be above 0"),
+        (("task", "[('a',1),('a',2)]", REPLACEMENT), "task_weights = 'a': is there more than once"),
+        (("task", "[('a',)]", REPLACEMENT), "task_weights = ('a',): must be a tuple of 2: (a text, a finite number)"),
+        (("task", "a", REPLACEMENT), "task_weights = 'a': must be a tuple of items"),
+    ],
+)
+def test_weights_that_cannot_be(config_file: File, overrides: tuple[str, ...], message: str) -> None:
+    names = ("replacement_weights=", "task_weights=", "")
+    words = [name + word for name, word in zip(names, overrides, strict=False)]
+    words = [word if word == REPLACEMENT else CONSTRUCTION + word for word in words]
+    assert message in refused(config_file(), *words)
+
+
 def test_routes_from_a_file_and_from_the_command_line(config_file: File) -> None:
     line = "config.data.routing.routes = [['real_demo', 'joint', 3], ('real_demo', 'video_conditioned_action', 1)]"
     path = config_file(line, "config.policy.program = 'generalist_joint_denoising'")

@@ -19,6 +19,7 @@ def make_index(
     *,
     splits: Sequence[str | None] | None = None,
     sources: Sequence[str] | None = None,
+    tasks: Sequence[str] | None = None,
     extents: Mapping[str, Sequence[int | None]] | None = None,
 ) -> Index:
     """One episode `ep0`, `ep1`, ... for each length, A = 2; `extents` adds fields."""
@@ -29,7 +30,7 @@ def make_index(
             {
                 "id": f"ep{i}",
                 "source": sources[i] if sources else "none",
-                "task": "none",
+                "task": tasks[i] if tasks else "none",
                 "instruction": "",
                 "fps": 20.0,
                 "split": splits[i] if splits else None,

@@ -39,9 +39,12 @@ def same(left: Step, right: Step) -> bool:
     return left.counts == right.counts and all(np.array_equal(a, b) for a, b in leaves)
 
 
-@pytest.mark.parametrize("order", ["epoch", "replacement"])
+WEIGHTED = {"sample_order_mode": "replacement", "replacement_weights": "task", "task_weights": (("reach", 3.0),)}
+
+
+@pytest.mark.parametrize("order", [{}, {"sample_order_mode": "replacement"}, WEIGHTED])
 def test_resuming_at_any_step_equals_running_on(store, order):
-    construction = SEGMENTS_OF_3 | {"sample_order_mode": order}
+    construction = SEGMENTS_OF_3 | order
     whole = take(train_data(store, construction=construction), 0, 14)
     for start in range(12):
         resumed = take(train_data(store, construction=construction), start, 3)
@@ -107,11 +110,28 @@ def test_the_contract_is_what_the_stream_depends_on(store):
     changes: list[dict[str, Any]] = [
         {"seed": 1},
         {"construction": SEGMENTS_OF_3 | {"chunk_size": 1}},
+        {"construction": SEGMENTS_OF_3 | WEIGHTED},
         {"data": {"train_batch_size": 3}},
         {"training": {"num_steps": 4, "text_dropout": 0.1}},
     ]
     for change in changes:
         assert train_data(store, **change).contract() != base
+
+
+def test_weights_of_tasks_are_a_part_of_the_contract_in_no_order(store):
+    both = (("reach", 3.0), ("push", 2.0))
+    contracts = [
+        train_data(store, construction=SEGMENTS_OF_3 | WEIGHTED | {"task_weights": weights}).contract()
+        for weights in (both, both[::-1], (("reach", 3.0),))
+    ]
+    assert contracts[0] == contracts[1] == json.loads(json.dumps(contracts[0])) != contracts[2]
+
+
+def test_a_task_gets_the_draws_that_its_weight_says(store):
+    data = train_data(store, construction=SEGMENTS_OF_3 | WEIGHTED)
+    episodes = np.concatenate([data.planner.plan(step).draws.episode.ravel() for step in range(400)])
+    share = np.mean(store.index.tasks[episodes] == "reach")
+    assert abs(share - 3 / 4) < 4 * np.sqrt(3 / 16 / 800)
 
 
 def test_padded_rows_take_unequal_episodes(store):

@@ -123,5 +123,23 @@ def _order(config: Config) -> None:
         raise InputError("data.sample_construction.sample_order_mode", order, f"{why}; use 'replacement'")
 
 
-RULES = (_program, _clock, _contract, _loss_range, _alignment, _routes, _order)
+def _weights(config: Config) -> None:
+    at, construction = "data.sample_construction", config.data.sample_construction
+    weights, order = construction.replacement_weights, construction.sample_order_mode
+    if weights != "uniform" and order != "replacement":
+        remedy = f"needs {at}.sample_order_mode 'replacement'; {order!r} takes every sample once, use 'uniform'"
+        raise InputError(f"{at}.replacement_weights", weights, remedy)
+    given = construction.task_weights
+    if given and weights not in ("task", "length_and_task"):
+        remedy = f"needs {at}.replacement_weights 'task' or 'length_and_task', which is {weights!r}"
+        raise InputError(f"{at}.task_weights", given, remedy)
+    names = [name for name, _ in given]
+    for name, weight in given:
+        if weight <= 0:
+            raise InputError(f"{at}.task_weights", (name, weight), "weights must be above 0")
+        if names.count(name) > 1:
+            raise InputError(f"{at}.task_weights", name, "is there more than once")
+
+
+RULES = (_program, _clock, _contract, _loss_range, _alignment, _routes, _order, _weights)
 """Each takes the configuration and raises InputError."""

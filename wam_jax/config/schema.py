@@ -28,6 +28,7 @@ Contract = Literal[
 Source = Literal["real_demo", "counterfactual_dynamics"]
 ObjectiveName = Literal["joint", "action_conditioned_video", "video_conditioned_action"]
 Route = tuple[Source, ObjectiveName, float]
+TaskWeight = tuple[str, float]
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,10 @@ class SampleConstructionConfig:
     Chunks are counted from frame 0, with `next_after_context` from the first supervised frame. The observed frame of a
     conditional sample is the first of its segment, or with `history` the last of the history that was drawn (never so
     for branches, which begin at theirs). Actions of the frame that a segment begins with are `fill_value` and masked.
+
+    `sample_order_mode` "replacement" draws every sample evenly, or as `replacement_weights` say: by `length` in
+    proportion to its latent frames; by `task` so that all tasks have the same share, or shares in proportion to
+    `task_weights` (1 for a task that is not named); or by length within tasks. Routes weigh their own samples.
     """
 
     mode: Literal["full_segment", "uniform_segment"] = "full_segment"
@@ -91,6 +96,8 @@ class SampleConstructionConfig:
     window_size: int = 8
     state_horizon: int = 1
     sample_order_mode: Literal["epoch", "replacement"] = "epoch"
+    replacement_weights: Literal["uniform", "length", "task", "length_and_task"] = "uniform"
+    task_weights: tuple[TaskWeight, ...] = ()
     target_alignment: Literal["legacy", "next_after_context"] = "legacy"
     conditional_start: Literal["segment", "history"] = "segment"
     fill_group: Literal["masked", "supervised"] = "masked"

@@ -14,25 +14,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wam_jax.config.schema import Config
+from wam_jax.config.schema import Config, SampleConstructionConfig
 from wam_jax.data import contracts
 from wam_jax.data.admission import check_admission
 from wam_jax.data.batching.modes import Shapes, check_budget, make_planner, training_shapes, validation_shapes
 from wam_jax.data.counts import TokenCounts, count_tokens
 from wam_jax.data.draw_law import DrawLaw, draw_law
 from wam_jax.data.draws import DrawTable
-from wam_jax.data.index import ABSENT
+from wam_jax.data.index import ABSENT, Index
 from wam_jax.data.materialize import Materializer
 from wam_jax.data.pipeline import endless, prepared
 from wam_jax.data.planner import BucketPlanner, Planner, UpdateShape, draws_per_epoch, validation_draws
 from wam_jax.data.routing import objectives_of
 from wam_jax.data.sample_text import text_lengths
-from wam_jax.data.samplers import Replacement, RoutedReplacement, Sampler, ShuffledEpochs
+from wam_jax.data.samplers import Replacement, RoutedReplacement, Sampler, ShuffledEpochs, WeightedReplacement
 from wam_jax.data.samples import SampleReader
 from wam_jax.data.shapes import row_constants
 from wam_jax.data.splits import split_episodes
 from wam_jax.data.store import Store
 from wam_jax.data.transport import RowBatch
+from wam_jax.data.weights import row_weights
 from wam_jax.keys import Phase
 from wam_jax.sequence import Objective
 
@@ -163,7 +164,7 @@ class TrainData:
             "store": self._store.fingerprint,
             "seed": config.seed,
             "split": dataclasses.asdict(config.data.split),
-            "sample_construction": dataclasses.asdict(config.data.sample_construction),
+            "sample_construction": _construction_contract(config.data.sample_construction),
             "sequence_contract": self._laws[Phase.TRAIN].sequence.contract.name,
             "routes": [[route.source, route.objective.label, route.share] for route in routes],
             "counterfactual_sources": list(config.data.routing.counterfactual_sources),
@@ -204,7 +205,7 @@ class TrainData:
         drop_last = config.data.batching.drop_last_train
         items = _epoch_items(law, config.data.routing.length_multiplier)
         per_epoch = draws_per_epoch(items, shape, drop_last=drop_last)
-        sampler = _sampler(config, law, self.objective_group)
+        sampler = _sampler(config, law, self._store.index, self.objective_group)
         return make_planner(config.data.batching, law, sampler, shape, per_epoch, self.constants)
 
     def _materializer(self) -> Materializer:
@@ -224,10 +225,19 @@ def _epoch_items(law: DrawLaw, multiplier: float) -> int:
     return max(1, round(most * multiplier))
 
 
-def _sampler(config: Config, law: DrawLaw, group: int) -> Sampler:
-    items = len(law.space)
-    if config.data.sample_construction.sample_order_mode == "epoch":
-        return ShuffledEpochs(config.seed, Phase.TRAIN, items)
-    if len(law.routes) == 1:
-        return Replacement(config.seed, Phase.TRAIN, items)
-    return RoutedReplacement(config.seed, Phase.TRAIN, law.route_ends, law.shares, group)
+def _sampler(config: Config, law: DrawLaw, index: Index, group: int) -> Sampler:
+    seed, construction, items = config.seed, config.data.sample_construction, len(law.space)
+    if construction.sample_order_mode == "epoch":
+        return ShuffledEpochs(seed, Phase.TRAIN, items)
+    weights = row_weights(law, index, construction)
+    if len(law.routes) > 1:
+        return RoutedReplacement(seed, Phase.TRAIN, law.route_ends, law.shares, group, weights)
+    if weights is not None:
+        return WeightedReplacement(seed, Phase.TRAIN, weights)
+    return Replacement(seed, Phase.TRAIN, items)
+
+
+def _construction_contract(construction: SampleConstructionConfig) -> dict[str, Any]:
+    """JSON of how samples are made and weighed; the order in which task weights are given is no part of it."""
+    weights = sorted([name, weight] for name, weight in construction.task_weights)
+    return dataclasses.asdict(construction) | {"task_weights": weights}

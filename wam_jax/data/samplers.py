@@ -65,8 +65,51 @@ class Replacement:
 
 
 @dataclass(frozen=True, eq=False)
+class RowWeights:
+    """How often the items of each row come up beside those of other rows; the items of one row come up evenly.
+
+    Attributes:
+        ends: int64[rows], one past the last item of each row.
+        edges: float64[rows + 1], ascending: the weight of all rows before each one, and of all rows.
+    """
+
+    ends: np.ndarray
+    edges: np.ndarray
+
+    def items(self, words: np.ndarray, first: np.ndarray | int, after: np.ndarray | int) -> np.ndarray:
+        """Draws a row by its weight, then any of its items: int64[n].
+
+        Args:
+            words: uint64[n, 2 or more].
+            first, after: int64[n] or one number, the items to draw from, whole rows.
+        """
+        low, high = (self.edges[np.searchsorted(self.ends, bound, side="right")] for bound in (first, after))
+        # Rounding up may reach the end of the last row, which is the beginning of one that may not be drawn.
+        point = np.minimum(low + uniform(words[:, 0]) * (high - low), np.nextafter(high, low))
+        row = np.searchsorted(self.edges, point, side="right") - 1
+        return integers(words[:, 1], np.where(row > 0, self.ends[row - 1], 0), self.ends[row])
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedReplacement:
+    """Every position draws a row by its weight, then any item of that row, independently of all others."""
+
+    seed: int
+    phase: Phase
+    weights: RowWeights
+
+    @property
+    def size(self) -> int:
+        return int(self.weights.ends[-1])
+
+    def items(self, epoch: int, start: int, count: int) -> np.ndarray:
+        words = draw_words(self.seed, self.phase, epoch, Purpose.ITEM, start, count)
+        return self.weights.items(words, 0, self.size)
+
+
+@dataclass(frozen=True, eq=False)
 class RoutedReplacement:
-    """Every position draws a route by its share, then any item of that route, evenly and independently.
+    """Every position draws a route by its share, then any item of that route, evenly or by weight.
 
     Positions of one group share their route, whoever they are dealt to, so that all rows of a step may train the same
     objective without their number entering the draws.
@@ -75,6 +118,7 @@ class RoutedReplacement:
         ends: int64[routes], one past the last item of each route.
         shares: float64[routes], adding up to 1.
         group: consecutive positions of an epoch that share a route.
+        weights: of the rows of all routes, or None where every item of a route comes up evenly.
     """
 
     seed: int
@@ -82,6 +126,7 @@ class RoutedReplacement:
     ends: np.ndarray
     shares: np.ndarray
     group: int
+    weights: RowWeights | None = None
 
     @property
     def size(self) -> int:
@@ -91,6 +136,8 @@ class RoutedReplacement:
         route = self.routes(epoch, start, count)
         first = np.concatenate([[0], self.ends[:-1]])[route]
         words = draw_words(self.seed, self.phase, epoch, Purpose.ITEM, start, count)
+        if self.weights is not None:
+            return self.weights.items(words, first, self.ends[route])
         return integers(words[:, 0], first, self.ends[route])
 
     def routes(self, epoch: int, start: int, count: int) -> np.ndarray:

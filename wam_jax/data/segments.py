@@ -81,6 +81,14 @@ class SegmentSpace:
         fitting = np.searchsorted(self.candidates, self.frames, side="right")
         return np.where(fitting > 0, self.candidates[fitting - 1], self.frames)
 
+    def mean_frames(self) -> np.ndarray:
+        """The frames that a segment of each row has on average: float64[rows]."""
+        if self.candidates is None:
+            return self.frames.astype(np.float64)
+        fitting = np.searchsorted(self.candidates, self.frames, side="right")
+        means = np.cumsum(self.candidates) / np.arange(1, len(self.candidates) + 1)
+        return np.where(fitting > 0, means[fitting - 1], self.frames)
+
     def segments(self, items: np.ndarray, words: np.ndarray) -> Segments:
         """The segments that items become.
 
