@@ -10,6 +10,7 @@ from wam_kernels.backend import Problem, UnsupportedError
 from wam_kernels.chooser import tile_sizes
 from wam_kernels.ranges import KeyRanges, Ranges
 from wam_kernels.sharding import sharded_range_attention
+from wam_kernels.target import Target, current_target
 from wam_kernels.tiles import TileList, TileLists, build_tile_lists
 from wam_kernels.traced_tiles import trace_tile_lists
 from wam_kernels.xla import Xla
@@ -18,11 +19,13 @@ __all__ = [
     "KeyRanges",
     "Problem",
     "Ranges",
+    "Target",
     "TileList",
     "TileLists",
     "UnsupportedError",
     "Xla",
     "build_tile_lists",
+    "current_target",
     "range_attention",
     "sharded_range_attention",
     "tile_sizes",

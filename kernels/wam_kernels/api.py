@@ -16,8 +16,8 @@ from wam_kernels.target import current_target
 from wam_kernels.tiles import TileLists
 from wam_kernels.traced_tiles import trace_tile_lists
 
-type Implementation = Literal["reference", "xla", "pallas_triton", "pallas_mosaic"] | Backend
-"""A backend's name, or a backend with settings of its own."""
+type Implementation = Literal["reference", "xla", "pallas_triton", "pallas_mosaic", "tiled"] | Backend
+"""A backend's name, a backend with settings of its own, or "tiled" for the best one that visits tiles."""
 
 type Tiles = TileLists | tuple[TileLists, ...]
 """Lists of one tile size, or of several."""

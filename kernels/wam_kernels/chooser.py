@@ -14,6 +14,9 @@ _SMALL_PAIRS = 128 * 128
 
 IMPLEMENTATIONS = ("reference", "xla", "pallas_triton", "pallas_mosaic")
 
+TILED = "tiled"
+"""In place of a name: the best backend that visits tiles, also where one tile would hold it all."""
+
 
 def choose(
     implementation: str | Backend | None, problem: Problem, target: Target, given: tuple[TileSize, ...]
@@ -21,7 +24,7 @@ def choose(
     """A resolved backend.
 
     Args:
-        implementation: a name, a backend (for its settings), or None for the best that accepts the problem.
+        implementation: a name, a backend (for its settings), None for the best that accepts the problem, or `TILED`.
         problem: what is to be computed.
         target: where.
         given: the tile sizes that the caller has lists for, if any.
@@ -30,10 +33,7 @@ def choose(
         UnsupportedError: if the backend that was asked for refuses; the message holds its reason.
         ValueError: if the name is unknown, or lists were given and a size that the backend reads is not among them.
     """
-    backend = _automatic(problem, target) if implementation is None else _named(implementation)
-    if reason := backend.refusal(problem, target):
-        raise UnsupportedError(f"{backend.name} on {target.name}: {reason}")
-    backend = backend.resolve(problem, target, given)
+    backend = _resolved(implementation, problem, target, given)
     missing = set(backend.tile_sizes()) - set(given) if given else ()
     if missing:
         raise ValueError(
@@ -44,19 +44,35 @@ def choose(
 
 
 def tile_sizes(
-    problem: Problem, *, implementation: str | Backend | None = None, target: Target | None = None
+    problem: Problem,
+    *,
+    implementation: str | Backend | None = None,
+    target: Target | None = None,
+    preferred: tuple[TileSize, ...] = (),
 ) -> tuple[TileSize, ...]:
     """The tile sizes whose lists `range_attention` will read, so that a loader can build them.
 
-    `target` is where it will run (None: here). A sample's bits do not depend on its row when samples start at multiples
-    of every size named.
+    `target` is where it will run (None: here). A backend that can compute tiles of any size takes a `preferred` one. A
+    sample's bits do not depend on its row when samples start at multiples of every size named.
     """
-    return choose(implementation, problem, target or current_target(), ()).tile_sizes()
+    return _resolved(implementation, problem, target or current_target(), preferred).tile_sizes()
 
 
-def _automatic(problem: Problem, target: Target) -> Backend:
+def _resolved(
+    implementation: str | Backend | None, problem: Problem, target: Target, given: tuple[TileSize, ...]
+) -> Backend:
+    if implementation is None or implementation == TILED:
+        backend = _automatic(problem, target, tiled=implementation == TILED)
+    else:
+        backend = _named(implementation)
+    if reason := backend.refusal(problem, target):
+        raise UnsupportedError(f"{backend.name} on {target.name}: {reason}")
+    return backend.resolve(problem, target, given)
+
+
+def _automatic(problem: Problem, target: Target, *, tiled: bool) -> Backend:
     if target.platform != "gpu":
-        if problem.query_tokens * problem.key_tokens <= _SMALL_PAIRS:
+        if not tiled and problem.query_tokens * problem.key_tokens <= _SMALL_PAIRS:
             return _announced(Reference(), target, "the score matrix is no larger than a tile")
         return _announced(Xla(), target, "no kernel is written for this platform")
     refusals = []
@@ -84,7 +100,8 @@ def _named(implementation: str | Backend) -> Backend:
 
             return PallasMosaic()
         case str():
-            raise ValueError(f"implementation = {implementation!r}; known are {', '.join(IMPLEMENTATIONS)}, or None")
+            known = ", ".join((*IMPLEMENTATIONS, TILED))
+            raise ValueError(f"implementation = {implementation!r}; known are {known}, or None")
         case _:
             return implementation
 

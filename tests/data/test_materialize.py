@@ -35,7 +35,7 @@ def store(tmp_path_factory) -> Store:
 
 
 def rung_of(store: Store, config: Config = CONFIG, *, samples: int = 2) -> Rung:
-    return top_rung(make_law_of(store, config), samples=samples, multiple=4)
+    return top_rung(make_law_of(store, config), row_constants(config, store.manifest), samples=samples, multiple=4)
 
 
 def materializer(store: Store, config: Config = CONFIG, *, clean_differs: bool = True) -> Materializer:
@@ -153,3 +153,4 @@ def test_counts_tell_real_tokens_from_slots(store):
     assert (counts.video_slots, counts.action_slots) == (2 * 2 * 2 * 8, 2 * 2 * 2 * 8 * 2)
     assert (counts.text_tokens, counts.text_slots) == (4 + 3 + 4, 2 * 8)
     assert counts.utilisation == (24 + 48) / (64 + 128)
+    assert counts.utilisations() == {"all": 3 / 8, "video": 3 / 8, "action": 3 / 8, "text": 11 / 16}

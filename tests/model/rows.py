@@ -13,6 +13,7 @@ import numpy as np
 
 from wam_jax.model import ExpertSize, ModelConfig, Params, RowHidden, RowTokens, abstract_params, merge
 from wam_jax.sequence.rope import axis_split, phases
+from wam_jax.sequence.row_tiles import RowRanges, RowTiles
 from wam_kernels import KeyRanges
 
 TINY = ModelConfig(
@@ -103,10 +104,13 @@ def random_row(config: ModelConfig, seed: int = 0) -> RowTokens:
         objective=objective,
         video_phase=frames,
         action_phase=slots,
-        self_ranges=_self_ranges(config),
+        ranges=RowRanges(
+            joint=_joint_ranges(config),
+            video_text=_text_ranges(config, np.repeat(VIDEO_OWNER, config.tokens_per_frame)),
+            action_text=_text_ranges(config, np.repeat(ACTION_OWNER, a)),
+        ),
         key_valid=key_valid,
-        video_text_ranges=_text_ranges(config, np.repeat(VIDEO_OWNER, config.tokens_per_frame)),
-        action_text_ranges=_text_ranges(config, np.repeat(ACTION_OWNER, a)),
+        tiles=RowTiles(),
     )
 
 
@@ -122,7 +126,7 @@ def text_owner(config: ModelConfig) -> np.ndarray:
     return np.concatenate([TEXT_OWNER, proprio, pair if config.mode_token else pair[:0]])
 
 
-def _self_ranges(config: ModelConfig) -> KeyRanges:
+def _joint_ranges(config: ModelConfig) -> KeyRanges:
     owner = token_owner(config)
     return KeyRanges(_tables(owner, 2), (owner + 1)[None].astype(np.int32))
 

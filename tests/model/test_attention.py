@@ -2,14 +2,13 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from tests.model.rows import TINY, Array, normal, random_params, random_row, tiny
 from wam_jax.model import abstract_params, merge
-from wam_jax.model.attention import Attention, attend, visibility
+from wam_jax.model.attention import Attention, Visibility, attend
 from wam_jax.model.context import TextContext
 from wam_kernels import KeyRanges
 
@@ -32,7 +31,7 @@ def test_values_are_plain() -> None:
 def test_without_any_key_there_is_nothing_to_read() -> None:
     q, nothing = jnp.ones((1, 3, 2, 8)), jnp.ones((1, 0, 2, 8))
     ranges = KeyRanges(jnp.zeros((1, 1, 1, 2), jnp.int32), jnp.zeros((1, 3), jnp.int32))
-    visible = visibility(ranges, None, num_keys=0, config=TINY, mesh=None)
+    visible = Visibility(ranges=ranges, key_valid=None, tiles=(), mesh=None)
     np.testing.assert_array_equal(attend(q, nothing, nothing, visible, TINY), 0)
 
 
@@ -58,14 +57,3 @@ def test_states_added_to_actions_are_projected_only_between_unequal_widths() -> 
     assert "context_projection" not in abstract_params(equal)["action_expert"]
     context: Array = np.ones((1, 4, 20), np.float32)
     assert merge(equal, random_params(equal)).action_expert.project_context(context) is context
-
-
-def test_tiles_are_listed_once_for_all_layers() -> None:
-    """Lists are counted up where the rows are prepared, not again in the loop over layers."""
-    config = tiny(attention="xla", num_layers=3)
-    row = random_row(config)
-    program = jax.make_jaxpr(lambda params: merge(config, params)(row).video)(random_params(config))
-    layers = [e for e in program.eqns if e.primitive.name == "scan" and e.params["length"] == config.num_layers]
-    assert len(layers) == 1
-    assert "cumsum" in str(program)
-    assert "cumsum" not in str(layers[0].params["jaxpr"])

@@ -77,12 +77,10 @@ def _network_block(config: ModelConfig, params: dict, inputs: list, row: RowToke
             text=text,
             text_visibility=Visibility(ranges=ranges, key_valid=None, tiles=(), mesh=None),
         )
-        for (_, m6, text), (frame, spatial), ranges in zip(
-            inputs, _phases(config, row), (row.video_text_ranges, row.action_text_ranges), strict=True
-        )
+        for (_, m6, text), (frame, spatial), ranges in zip(inputs, _phases(config, row), row.ranges[1:], strict=True)
     )
     blocks = jax.tree.map(lambda leaf: leaf[0], (model.video_expert.blocks, model.action_expert.blocks))
-    visibility = Visibility(ranges=row.self_ranges, key_valid=row.key_valid, tiles=(), mesh=None)
+    visibility = Visibility(ranges=row.ranges.joint, key_valid=row.key_valid, tiles=(), mesh=None)
     return paired_block((inputs[0][0], inputs[1][0]), blocks, (video, action), visibility)
 
 

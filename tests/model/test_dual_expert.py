@@ -110,17 +110,19 @@ def test_the_objective_is_read_by_its_sample_alone() -> None:
 
 def test_rows_that_read_nothing_have_finite_values() -> None:
     rows = random_rows(FULL)
-    blind = rows.self_ranges._replace(run_of_query=np.zeros_like(rows.self_ranges.run_of_query))
-    assert all(np.isfinite(v).all() for v in _run(dataclasses.replace(rows, self_ranges=blind)))
+    joint = rows.ranges.joint
+    blind = rows.ranges._replace(joint=joint._replace(run_of_query=np.zeros_like(joint.run_of_query)))
+    assert all(np.isfinite(v).all() for v in _run(dataclasses.replace(rows, ranges=blind)))
 
 
 @pytest.fixture(scope="module")
 def gradients() -> tuple[dict, RowTokens]:
     """Gradients of a loss over row 0's real frames, for parameters and for the row's arrays; row 1 reads nothing."""
     rows = random_rows(FULL)
-    run = rows.self_ranges.run_of_query.copy()
+    joint = rows.ranges.joint
+    run = joint.run_of_query.copy()
     run[1] = 0
-    rows = dataclasses.replace(rows, self_ranges=rows.self_ranges._replace(run_of_query=run))
+    rows = dataclasses.replace(rows, ranges=rows.ranges._replace(joint=joint._replace(run_of_query=run)))
 
     def loss(params: dict, latents: jax.Array, actions: jax.Array) -> jax.Array:
         video, action = velocities(FULL, params, dataclasses.replace(rows, video_latents=latents, actions=actions))

@@ -36,6 +36,9 @@ MODES: dict[str, dict[str, Any]] = {
     "budget, in order": {
         "batching": {"mode": "packed", "max_tokens": 170, "packer": "in_order", "balance_ranks": False}
     },
+    "padded, on tiles of their own": {"batching": {"mode": "padded", "tile_alignment": 16}},
+    "packed, on tiles of their own": {"batching": {"mode": "packed", "tile_alignment": 16}},
+    "budget, on tiles of their own": {"batching": {"mode": "packed", "max_tokens": 400, "tile_alignment": 16}},
     "strict, one by one": {"batching": {"mode": "strict"}, "microbatch": 1, "accumulation": 4},
 }
 
@@ -183,3 +186,45 @@ def _shift(array: np.ndarray) -> np.ndarray:
     moved = array.copy()
     moved[:, 1] += 100
     return moved
+
+
+@pytest.mark.parametrize("mode", ["padded", "packed"])
+@pytest.mark.parametrize("field", ["video_latents", "clean_latents", "actions", "action_proprio", "text"])
+def test_not_even_a_nan_passes_between_samples_on_tiles_of_their_own(field, mode, runner, store):
+    config = _config({"mode": mode, "tile_alignment": 16})
+    policy = policy_for(config, store)
+    batch = next(iter(TrainData(config, store, rows=range(1)).steps(0))).batches[0]
+
+    @jax.jit
+    def outputs(batch):
+        video, action = policy.velocities(runner.params, batch)
+        return policy.forward_train_batch(runner.params, batch)["loss"], video, action
+
+    assert batch.samples.valid.all()
+    clean = outputs(batch)
+    for struck in range(2):
+        if field == "text" and not _own_text(batch, struck):
+            continue
+        dirty = outputs(_struck(batch, field, struck))
+        assert not np.isfinite(dirty[0][0, struck])
+        for before, after in zip(clean, dirty, strict=True):
+            np.testing.assert_array_equal(before[0, 1 - struck], after[0, 1 - struck])
+
+
+def _struck(batch: Any, field: str, sample: int) -> Any:
+    """The batch with everything that one sample has of a field NaN."""
+    if field == "text":
+        text = batch.text.copy()
+        text[0, _own_text(batch, sample)] = np.nan
+        return dataclasses.replace(batch, text=text)
+    array = getattr(batch.samples, field).copy()
+    array[0, sample] = np.nan
+    return dataclasses.replace(batch, samples=dataclasses.replace(batch.samples, **{field: array}))
+
+
+def _own_text(batch: Any, sample: int) -> list[int]:
+    """The text keys that the first frame of a sample reads."""
+    layout = batch.layout
+    frame = layout.video_slot.reshape(2, -1)[sample, 0]
+    ranges = layout.text_run_ranges[0, layout.video_text_run[0, frame]]
+    return [key for start, stop in ranges for key in range(start, stop)]

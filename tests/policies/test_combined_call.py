@@ -15,12 +15,21 @@ SAMPLES, LAYERS = 4, 2
 
 @pytest.fixture(scope="module", params=["padded", "packed"])
 def program(request, tmp_path_factory):
-    """The jaxpr of a row of four samples, its tokens, and its optimised HLO."""
-    path = tmp_path_factory.mktemp("combined") / "store"
+    """The jaxpr of a row of four samples, its tokens, and its optimised HLO; the host has listed all tiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wam_kernels.api.trace_tile_lists", _refuse)
+        yield _program(request.param, tmp_path_factory.mktemp("combined") / "store")
+
+
+def _refuse(*_args, **_kwargs):
+    raise AssertionError("tiles are listed in the compiled step")
+
+
+def _program(mode, path):
     store = open_store(write_tiny_store(path, lengths=(40, 33, 37, 35, 31), height=2, width=4))
     config = tiny_config(
         data={"train_batch_size": SAMPLES, "val_batch_size": 1},
-        batching={"mode": request.param, "max_compiled_shapes": 1},
+        batching={"mode": mode, "max_compiled_shapes": 1},
         backbone=SMALL_NETWORK | {"num_layers": LAYERS, "attention": "xla"},
     )
     policy = policy_for(config, store)

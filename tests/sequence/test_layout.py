@@ -12,8 +12,13 @@ from wam_jax.sequence import SequenceGeometry, dense_visibility, text_visibility
 from wam_jax.sequence.layout import RowConstants, RowSample, build_row, text_keys
 from wam_jax.sequence.ranges import run_table
 from wam_jax.sequence.rung import Rung, most_runs
+from wam_jax.sequence.tiling import Alignment, Target, Tiling, round_up
 
 P, A = 2, 3
+NONE = Alignment()
+TILES_OF_16 = Tiling(
+    num_heads=2, head_dim=8, dtype="float32", implementation="tiled", target=Target("cpu"), alignment=16
+)
 
 
 def _samples(count: int, *, seed: int) -> list[RowSample]:
@@ -33,21 +38,31 @@ def _samples(count: int, *, seed: int) -> list[RowSample]:
     ]
 
 
-def _rung(samples: Sequence[RowSample | None]) -> Rung:
+def _rung(samples: Sequence[RowSample | None], alignment: Alignment = NONE) -> Rung:
+    count = len(samples)
+    video, action = round_up(14, alignment.video_frames), round_up(12, alignment.action_frames)
     return Rung(
-        samples=len(samples),
+        samples=count,
         video_slot_frames=7,
         action_slot_frames=6,
-        video_frames=14 * len(samples),
-        action_frames=12 * len(samples),
-        text_keys=4 * len(samples),
-        proprio_keys=4 * len(samples),
-        runs=most_runs(14 * len(samples), 12 * len(samples)),
+        video_frames=video * count,
+        action_frames=action * count,
+        text_keys=round_up(4, alignment.keys) * count,
+        proprio_keys=round_up(4, alignment.keys) * count,
+        runs=most_runs(video * count, action * count),
     )
 
 
-def _constants(*, packed: bool) -> RowConstants:
-    return RowConstants(video_tokens_per_frame=P, actions_per_frame=A, ranges=5, frame_axis=8, packed=packed)
+def _constants(*, packed: bool, tiling: Tiling | None = None) -> RowConstants:
+    return RowConstants(
+        video_tokens_per_frame=P,
+        actions_per_frame=A,
+        ranges=5,
+        frame_axis=8,
+        packed=packed,
+        mode_token=True,
+        tiling=tiling,
+    )
 
 
 def _expand(ranges: np.ndarray, runs: np.ndarray, keys: int) -> np.ndarray:
@@ -64,12 +79,14 @@ def _token_rows(layout, sample: int, geometry: SequenceGeometry, rung: Rung) -> 
     return np.concatenate([video_tokens.ravel(), action_tokens.ravel()])
 
 
+@pytest.mark.parametrize("tiling", [None, TILES_OF_16])
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_row_expands_to_its_samples_own_matrices(packed):
+def test_a_row_expands_to_its_samples_own_matrices(packed, tiling):
+    constants = _constants(packed=packed, tiling=tiling)
     for seed in range(40):
         samples = _samples(3, seed=seed)
-        rung = _rung(samples)
-        layout = build_row(samples, rung, _constants(packed=packed))
+        rung = _rung(samples, constants.alignment)
+        layout = build_row(samples, rung, constants)
         runs = np.concatenate([np.repeat(layout.video_run, P), np.repeat(layout.action_run, A)])
         matrix = _expand(layout.run_ranges, runs, len(layout.key_valid)) & layout.key_valid
         for slot, sample in enumerate(samples):
@@ -86,7 +103,7 @@ def test_text_ranges_expand_to_each_samples_text_matrix():
     keys = rung.text_keys + rung.proprio_keys + rung.samples
     video = _expand(layout.text_run_ranges, layout.video_text_run, keys)
     action = _expand(layout.text_run_ranges, layout.action_text_run, keys)
-    for slot, (sample, first) in enumerate(zip(samples, text_keys(samples, rung), strict=True)):
+    for slot, (sample, first) in enumerate(zip(samples, text_keys(samples, rung, NONE), strict=True)):
         counts = sample.num_text, sample.num_proprio, sample.mode_token
         own = np.r_[first.text : first.text + counts[0], first.proprio : first.proprio + counts[1], first.mode]
         own = own[: sum(counts)]
@@ -117,6 +134,18 @@ def test_packed_samples_lie_back_to_back():
     used = sum(2 * s.geometry.num_video_frames for s in samples)
     assert (layout.video_source[:used] >= 0).all()
     assert (layout.video_source[used:] == -1).all()
+
+
+def test_an_aligned_sample_begins_at_a_tile_in_every_buffer():
+    constants = _constants(packed=True, tiling=TILES_OF_16)
+    samples = _samples(4, seed=3)
+    rung = _rung(samples, constants.alignment)
+    layout = build_row(samples, rung, constants)
+    for slots, tokens in ((layout.video_slot, P), (layout.action_slot, A)):
+        assert not (slots.reshape(4, 2, -1)[:, 0, 0] * tokens % 16).any()
+    assert rung.video_frames * P % 16 == 0
+    keys = text_keys(samples, rung, constants.alignment)
+    assert not any(first.text % 16 or first.proprio % 16 for first in keys)
 
 
 def test_positions_are_the_samples_own():

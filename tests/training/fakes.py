@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wam_jax.data.counts import TokenCounts
-from wam_jax.data.transport import RowBatch, SampleSlots
+from wam_jax.data.transport import RowBatch, RowTiles, SampleSlots
 
 WIDTH, LAYERS, SLOTS = 4, 2, 3
 COUNTS = TokenCounts(3, 60, 90, 20, 30, 0, 1)
@@ -73,7 +73,7 @@ def make_batch(seed: int, *, rows: int = 1, slots: int = SLOTS, valid: int | Non
     nothing: dict[str, Any] = dict.fromkeys(field.name for field in dataclasses.fields(SampleSlots))
     samples = SampleSlots(**nothing | {"valid": held, "video_latents": inputs, "actions": inputs.sum(-1)})
     layout: Any = None
-    return RowBatch(samples=samples, layout=layout, text=None, proprio_keys=None, seed=np.uint32(0))
+    return RowBatch(samples=samples, layout=layout, tiles=RowTiles(), text=None, proprio_keys=None, seed=np.uint32(0))
 
 
 @dataclass

@@ -12,6 +12,13 @@ _ROUTED = ", ".join(name for name, program in PROGRAMS.items() if program.routed
 _GENERIC = ("loss_frame_start", "loss_frame_end")
 
 
+def attention_backend(config: Config) -> str | None:
+    """The backend of range attention by name, None for the best one; aligned samples need one that visits tiles."""
+    if config.backbone.attention != "auto":
+        return config.backbone.attention
+    return None if config.data.batching.tile_alignment is None else "tiled"
+
+
 def _program(config: Config) -> None:
     policy, program = config.policy, PROGRAMS[config.policy.program]
     if policy.generalist_mode_text_token and program.name != "generalist_joint_denoising":

@@ -40,6 +40,10 @@ class BatchingConfig:
     self-attention, both copies of both streams) a microbatch is split by `packer` into as many rows as it needs, by
     default "best_fit". Slots are rounded up to `pad_to_multiple_of` frames. At most `max_compiled_shapes` shapes are
     compiled. `balance_ranks` deals the samples of an update so that the rows of `packed` are even.
+
+    With `tile_alignment` every sample and its text keys begin at multiples of so many tokens, so that no attention tile
+    holds two samples: not even a NaN then passes from one to another. It costs the slots up to the next multiple of
+    each stream of each sample, which utilisation and budgets count.
     """
 
     mode: Literal["strict", "padded", "bucket", "packed"] = "strict"
@@ -50,6 +54,7 @@ class BatchingConfig:
     packer: Literal["in_order", "first_fit", "best_fit"] | None = None
     balance_ranks: bool = True
     max_compiled_shapes: int = 4
+    tile_alignment: int | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +196,7 @@ class BackboneConfig:
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     param_dtype: Literal["float32", "bfloat16"] = "float32"
     remat: Literal["none", "block", "save_attention"] = "none"
-    attention: Literal["auto", "reference", "xla"] = "auto"
+    attention: Literal["auto", "reference", "xla", "pallas_triton", "pallas_mosaic"] = "auto"
 
 
 @dataclass(frozen=True)

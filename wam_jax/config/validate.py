@@ -46,6 +46,7 @@ _RANGES: dict[str, _Range] = {
 }
 
 _SHORTEST_SEGMENT = 2
+_SMALLEST_TILE, _LARGEST_TILE = 16, 1024
 
 
 def validate(config: Config) -> None:
@@ -72,6 +73,12 @@ def _batching(config: Config) -> None:
         raise InputError("data.batching.max_tokens", batching.max_tokens, "only mode 'packed' has a budget; unset it")
     if batching.packer is not None and batching.max_tokens is None:
         raise InputError("data.batching.packer", batching.packer, "needs data.batching.max_tokens; unset it")
+    tile = batching.tile_alignment
+    if tile is not None and (tile & (tile - 1) or not _SMALLEST_TILE <= tile <= _LARGEST_TILE):
+        remedy = f"must be a power of two from {_SMALLEST_TILE} to {_LARGEST_TILE}, as tiles are"
+        raise InputError("data.batching.tile_alignment", tile, remedy)
+    if tile is not None and config.backbone.attention == "reference":
+        raise InputError("backbone.attention", "reference", "reads no tiles; unset data.batching.tile_alignment")
     if batching.mode == "bucket" and len(config.data.routing.routes) > 1:
         remedy = "routes fix who trains which objective when, and buckets would reorder that; use padded or packed"
         raise InputError("data.batching.mode", "bucket", remedy)

@@ -15,6 +15,7 @@ from wam_jax.data.samples import Sample, SampleReader
 from wam_jax.data.transport import RowBatch, RowLayout, SampleSlots
 from wam_jax.errors import InputError
 from wam_jax.sequence.layout import RowSample, TextKeys, build_row, text_keys
+from wam_jax.sequence.row_tiles import list_tiles
 from wam_jax.sequence.rung import Rung
 
 Rows = list[list[Sample | None]]
@@ -46,9 +47,11 @@ class Materializer:
             [self.reader.read(draws[r, s]) if present[r, s] else None for s in range(draws.shape[1])]
             for r in range(draws.shape[0])
         ]
+        layout = self._layout(rows, rung)
         return RowBatch(
             samples=self._slots(rows, draws, rung),
-            layout=self._layout(rows, rung),
+            layout=layout,
+            tiles=list_tiles(layout, rung, self.reader.constants),
             text=self._text(rows, rung),
             proprio_keys=self._proprio_keys(rows, rung),
             seed=np.uint32(self.reader.config.seed),
@@ -104,7 +107,7 @@ class Materializer:
         return tokens
 
     def _with_keys(self, row: list[Sample | None], rung: Rung) -> Iterator[tuple[Sample, TextKeys]]:
-        keys = text_keys(_row_samples(row), rung)
+        keys = text_keys(_row_samples(row), rung, self.reader.constants.alignment)
         return ((sample, where) for sample, where in zip(row, keys, strict=True) if sample is not None)
 
     @property

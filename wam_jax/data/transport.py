@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import jax
 
 from wam_jax.sequence.layout import Array, RowLayout
+from wam_jax.sequence.row_tiles import RowTiles
 from wam_jax.sequence.rung import Rung
 
-__all__ = ["Array", "RowBatch", "RowLayout", "Rung", "SampleSlots"]
+__all__ = ["Array", "RowBatch", "RowLayout", "RowTiles", "Rung", "SampleSlots"]
 
 
 @jax.tree_util.register_dataclass
@@ -62,6 +63,7 @@ class RowBatch:
     Attributes:
         samples: the samples, slot by slot.
         layout: their frames in the row buffers.
+        tiles: the tiles that the attention of those frames visits.
         text: float32[R, text_keys, text_dim], text tokens at their keys (zeroed where text is removed or dropped).
         proprio_keys: float32[R, proprio_keys, state_dim] or None.
         seed: uint32[], the run's seed.
@@ -69,6 +71,7 @@ class RowBatch:
 
     samples: SampleSlots
     layout: RowLayout
+    tiles: RowTiles
     text: Array
     proprio_keys: Array | None
     seed: Array

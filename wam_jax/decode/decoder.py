@@ -71,6 +71,20 @@ class Decoder:
         outputs = jax.lax.map(lambda x: self._sample(*x, zero_prediction=zero_prediction), xs)
         return {name: jnp.moveaxis(value, 0, 1) for name, value in outputs.items()}
 
+    def velocities(self, hidden: HiddenSamples) -> tuple[jax.Array, jax.Array]:
+        """What the heads predict: of the video float32[R, S, T, C, H, W], of the actions float32[R, S, F, A, D]."""
+
+        def one(sample: HiddenSamples) -> tuple[jax.Array, jax.Array]:
+            video, action = sample.video, sample.action
+            return (
+                self.video_head(video.hidden, video.conditioning),
+                self.action_head(action.hidden, action.conditioning),
+            )
+
+        xs = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), hidden)
+        video, action = jax.lax.map(one, xs)
+        return jnp.moveaxis(video, 0, 1), jnp.moveaxis(action, 0, 1)
+
     def denoised_video(self, hidden: HiddenSamples, noised: NoisedSamples) -> jax.Array:
         """Denoised estimates x_t - sigma v of the noisy video copies: float32[R, S, T, C, H, W]."""
 

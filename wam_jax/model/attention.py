@@ -14,15 +14,7 @@ from jax.sharding import Mesh
 
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.layers import linear
-from wam_kernels import (
-    KeyRanges,
-    Problem,
-    TileLists,
-    range_attention,
-    sharded_range_attention,
-    tile_sizes,
-    trace_tile_lists,
-)
+from wam_kernels import KeyRanges, TileLists, range_attention, sharded_range_attention
 
 
 class Attention(nnx.Module):
@@ -71,7 +63,7 @@ class Visibility:
     Attributes:
         ranges: key ranges by run.
         key_valid: bool[R, keys], keys that may be read at all, or None for all.
-        tiles: lists of the tiles that the backend has to visit; none for a backend that visits all, or without keys.
+        tiles: lists of the tiles that the backend has to visit. None: a layer whose backend needs some lists them.
         mesh: where the rows lie, one a device, or None on a single device.
     """
 
@@ -79,21 +71,6 @@ class Visibility:
     key_valid: jax.Array | None
     tiles: tuple[TileLists, ...]
     mesh: Mesh | None
-
-
-def visibility(
-    ranges: KeyRanges, key_valid: jax.Array | None, *, num_keys: int, config: ModelConfig, mesh: Mesh | None
-) -> Visibility:
-    """Lists the tiles once, so that no layer has to."""
-    rows, queries = ranges.run_of_query.shape
-    if num_keys == 0:
-        return Visibility(ranges=ranges, key_valid=key_valid, tiles=(), mesh=mesh)
-    problem = Problem(
-        rows, queries, num_keys, config.num_heads, config.head_dim, config.dtype, ranges.run_ranges.shape[2]
-    )
-    sizes = tile_sizes(problem, implementation=_implementation(config))
-    tiles = tuple(trace_tile_lists(ranges, num_keys, query_tile=q, key_tile=k, key_valid=key_valid) for q, k in sizes)
-    return Visibility(ranges=ranges, key_valid=key_valid, tiles=tiles, mesh=mesh)
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, visible: Visibility, config: ModelConfig) -> jax.Array:

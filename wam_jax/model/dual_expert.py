@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
 
-from wam_jax.model.attention import Visibility, visibility
+from wam_jax.model.attention import Visibility
 from wam_jax.model.block import ExpertBlock, Pair, StreamContext, paired_block
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.context import TextContext
@@ -43,8 +43,8 @@ class DualExpert(nnx.Module):
         video_time, video_vectors = self.video_expert.time_embedding(tokens.video_timesteps)
         _, action_vectors = self.action_expert.time_embedding(tokens.action_timesteps)
         contexts = self._contexts(tokens, (video_vectors, action_vectors), mesh)
-        keys = tokens.key_valid.shape[1]
-        joint = visibility(tokens.self_ranges, tokens.key_valid, num_keys=keys, config=self.config, mesh=mesh)
+        reads, tiles = tokens.ranges.joint, tokens.tiles.joint
+        joint = Visibility(ranges=reads, key_valid=tokens.key_valid, tiles=tiles, mesh=mesh)
         video, action = self._run_blocks((video, action), contexts, joint)
         return RowHidden(video=video, action=action, video_time=video_time, action_modulation=action_vectors[:, :, :2])
 
@@ -73,9 +73,10 @@ class DualExpert(nnx.Module):
         # Layers read these in the compute dtype; handed over in the wide one, their gradients add up over layers in it.
         wide = self.config.wide_dtype
         raw = self.text_context(tokens)
+        ranges, tiles = tokens.ranges, tokens.tiles
         video_reads, action_reads = (
-            visibility(ranges, None, num_keys=raw.shape[1], config=self.config, mesh=mesh)
-            for ranges in (tokens.video_text_ranges, tokens.action_text_ranges)
+            Visibility(ranges=reads, key_valid=None, tiles=lists, mesh=mesh)
+            for reads, lists in ((ranges.video_text, tiles.video_text), (ranges.action_text, tiles.action_text))
         )
         video = StreamContext(
             modulation=vectors[0].astype(wide),

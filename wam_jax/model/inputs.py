@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import jax
 
-from wam_kernels import KeyRanges
+from wam_jax.sequence.row_tiles import RowRanges, RowTiles
 
 
 @jax.tree_util.register_dataclass
@@ -32,10 +32,9 @@ class RowTokens:
         objective: int32[R, S], rows of the mode table; only read where the model has mode tokens.
         video_phase: float32[R, Nv, f / 2, 2], cosine and sine of the frame axis.
         action_phase: float32[R, Na, A, f / 2, 2].
-        self_ranges: which tokens each token of the row reads.
+        ranges: which tokens each token of the row reads, and which text keys.
         key_valid: bool[R, Nv * P + Na * A], tokens that may be read.
-        video_text_ranges: which text keys each video token reads.
-        action_text_ranges: which text keys each action token reads.
+        tiles: lists of the tiles that those ranges touch; empty where nobody listed them.
     """
 
     video_latents: jax.Array
@@ -49,10 +48,9 @@ class RowTokens:
     objective: jax.Array
     video_phase: jax.Array
     action_phase: jax.Array
-    self_ranges: KeyRanges
+    ranges: RowRanges
     key_valid: jax.Array
-    video_text_ranges: KeyRanges
-    action_text_ranges: KeyRanges
+    tiles: RowTiles
     video_proprio_given: jax.Array | None = None
 
 

@@ -1,5 +1,6 @@
 """From a run's configuration and the sizes of its data to the one `ModelConfig` that both fix."""
 
+from wam_jax.config.recipe import attention_backend
 from wam_jax.config.schema import Config
 from wam_jax.errors import InputError
 from wam_jax.model.config import ExpertSize, ModelConfig
@@ -61,7 +62,7 @@ def model_config(
         compute_dtype=backbone.compute_dtype,
         param_dtype=backbone.param_dtype,
         remat=backbone.remat,
-        attention=backbone.attention,
+        attention=attention_backend(config) or "auto",
     )
 
 

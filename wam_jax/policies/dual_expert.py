@@ -19,7 +19,7 @@ from wam_jax.flow.schedule import FlowSchedule
 from wam_jax.model import DualExpert, ModelConfig, RowHidden, RowTokens, init_params, merge
 from wam_jax.policies.base import Params
 from wam_jax.policies.frames import permute_frames
-from wam_kernels import KeyRanges
+from wam_jax.sequence.row_tiles import token_ranges
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,15 @@ class DualExpertPolicy:
         hidden = self._hidden(network, batch, noised)
         return self._decoder(network).losses(hidden, noised, batch.samples, zero_prediction=zero_prediction)
 
+    def velocities(self, params: Params, batch: RowBatch) -> tuple[jax.Array, jax.Array]:
+        """What is predicted of each sample: video float32[R, S, T, C, H, W] and actions float32[R, S, F, A, D].
+
+        Behind a sample's own frames lies something meaningless.
+        """
+        noised = noise_samples(batch.samples, batch.seed, self.flow)
+        network = merge(self.model, params)
+        return self._decoder(network).velocities(self._hidden(network, batch, noised))
+
     def denoised_video(self, params: Params, batch: RowBatch, *, sigma: float) -> jax.Array:
         """Estimates of the latents from frames noised to `sigma`: float32[R, S, T, C, H, W]."""
         index = int(abs(self.flow.video.sigmas - sigma).argmin())
@@ -86,7 +95,9 @@ def row_tokens(batch: RowBatch, noised: NoisedSamples, model: ModelConfig) -> Ro
         layout.action_source,
         layout.action_slot,
     )
-    video_text, action_text = _text_ranges(layout, model)
+    ranges = token_ranges(
+        layout, video_tokens_per_frame=model.tokens_per_frame, actions_per_frame=model.actions_per_frame
+    )
     text_keys, proprio_keys = batch.text.shape[1], batch.proprio_keys
     read = _read_keys(layout.text_run_ranges, text_keys + (0 if proprio_keys is None else proprio_keys.shape[1]))
     if proprio_keys is not None:
@@ -103,10 +114,9 @@ def row_tokens(batch: RowBatch, noised: NoisedSamples, model: ModelConfig) -> Ro
         objective=samples.objective,
         video_phase=layout.video_phase,
         action_phase=layout.action_phase,
-        self_ranges=_self_ranges(layout, model),
+        ranges=ranges,
         key_valid=layout.key_valid,
-        video_text_ranges=video_text,
-        action_text_ranges=action_text,
+        tiles=batch.tiles,
         video_proprio_given=None if video_proprio is None else _without_prefix(samples, layout),
     )
 
@@ -158,18 +168,6 @@ def _read_keys(ranges: jax.Array, count: int) -> jax.Array:
     rows = jnp.arange(ranges.shape[0])[:, None]
     steps = jnp.zeros((ranges.shape[0], count + 1), jnp.int32).at[rows, bounds[..., 0]].add(1)
     return jnp.cumsum(steps.at[rows, bounds[..., 1]].add(-1), axis=1)[:, :count] > 0
-
-
-def _self_ranges(layout: RowLayout, model: ModelConfig) -> KeyRanges:
-    video = jnp.repeat(layout.video_run, model.tokens_per_frame, axis=1)
-    action = jnp.repeat(layout.action_run, model.actions_per_frame, axis=1)
-    return KeyRanges(layout.run_ranges, jnp.concatenate([video, action], axis=1))
-
-
-def _text_ranges(layout: RowLayout, model: ModelConfig) -> tuple[KeyRanges, KeyRanges]:
-    video = jnp.repeat(layout.video_text_run, model.tokens_per_frame, axis=1)
-    action = jnp.repeat(layout.action_text_run, model.actions_per_frame, axis=1)
-    return KeyRanges(layout.text_run_ranges, video), KeyRanges(layout.text_run_ranges, action)
 
 
 def policy_from_config(config: Config, model: ModelConfig, mesh: Mesh | None = None) -> DualExpertPolicy:

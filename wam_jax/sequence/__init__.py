@@ -1,4 +1,4 @@
-"""Programs, geometry, the visibility law, and where the frames of a row lie. NumPy only, on the host."""
+"""Programs, geometry, the visibility law, and where the frames of a row lie. On the host, in NumPy."""
 
 from wam_jax.sequence.geometry import SequenceGeometry
 from wam_jax.sequence.objectives import Objective

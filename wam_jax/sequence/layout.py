@@ -4,10 +4,12 @@
     action buffer  [ s0: AN frames, AC frames | s1: AN, AC | ... | tail ]
     text keys      [ s0 text | s1 text | ... | tail ][ proprio tokens likewise ][ one mode key a slot ]
 
-Packed samples lie back to back; otherwise each owns a slot of the longest size and its dummies end the slot. Either way
-a dummy frame is in run 0, which reads nothing, and no run reads a dummy, so the two differ in nothing but offsets.
+Packed samples lie back to back, or begin at the next multiple of the alignment; otherwise each owns a slot of the
+longest size and its dummies end the slot. Either way a dummy frame is in run 0, which reads nothing, and no run reads a
+dummy, so these differ in nothing but offsets.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,7 @@ from wam_jax.sequence.geometry import SequenceGeometry
 from wam_jax.sequence.ranges import RunTable, run_table
 from wam_jax.sequence.rung import Rung
 from wam_jax.sequence.text import TEXT_RANGES, proprio_token_of_frame
+from wam_jax.sequence.tiling import Alignment, Tiling, round_up
 from wam_jax.sequence.visibility import key_valid
 
 Array = Any  # np.ndarray on the host, jax.Array on the device
@@ -87,13 +90,36 @@ class RowLayout:
 
 @dataclass(frozen=True)
 class RowConstants:
-    """What all rows of a run share: tokens a frame, range budget, RoPE features of the frame axis, placement."""
+    """What all rows of a run share.
+
+    Attributes:
+        video_tokens_per_frame: P.
+        actions_per_frame: A.
+        ranges: key ranges of a run at most.
+        frame_axis: RoPE features of the frame axis.
+        packed: whether samples lie back to back, else in slots of the longest.
+        mode_token: whether a mode key for each slot stands behind the text keys.
+        tiling: how attention cuts rows into tiles; None where nobody lists them ahead.
+    """
 
     video_tokens_per_frame: int
     actions_per_frame: int
     ranges: int
     frame_axis: int
     packed: bool
+    mode_token: bool = False
+    tiling: Tiling | None = None
+
+    @property
+    def alignment(self) -> Alignment:
+        """Where samples may begin: the fewest whole frames that fill whole tiles."""
+        if self.tiling is None or self.tiling.alignment is None:
+            return Alignment()
+        tokens = self.tiling.alignment
+        video, action = (
+            tokens // math.gcd(tokens, frame) for frame in (self.video_tokens_per_frame, self.actions_per_frame)
+        )
+        return Alignment(video, action, tokens)
 
 
 @dataclass(frozen=True)
@@ -105,13 +131,14 @@ class TextKeys:
     mode: int
 
 
-def text_keys(samples: Sequence[RowSample | None], rung: Rung) -> list[TextKeys]:
-    """Where each slot's text keys begin. Text and proprio tokens lie back to back at their true lengths."""
+def text_keys(samples: Sequence[RowSample | None], rung: Rung, alignment: Alignment) -> list[TextKeys]:
+    """Where each slot's text keys begin. Text and proprio tokens have their true lengths and begin where they may."""
     keys, text, proprio = [], 0, rung.text_keys
     for slot, sample in enumerate(samples):
         keys.append(TextKeys(text, proprio, rung.text_keys + rung.proprio_keys + slot))
         if sample is not None:
-            text, proprio = text + sample.num_text, proprio + sample.num_proprio
+            text += round_up(sample.num_text, alignment.keys)
+            proprio += round_up(sample.num_proprio, alignment.keys)
     _fits("text_keys", text, rung.text_keys)
     _fits("proprio_keys", proprio - rung.text_keys, rung.proprio_keys)
     return keys
@@ -130,7 +157,8 @@ def build_row(samples: Sequence[RowSample | None], rung: Rung, constants: RowCon
     """
     _fits("samples", len(samples), rung.samples)
     row = _Row(rung, constants)
-    for slot, (sample, keys) in enumerate(zip(samples, text_keys(samples, rung), strict=True)):
+    keys_of_slots = text_keys(samples, rung, constants.alignment)
+    for slot, (sample, keys) in enumerate(zip(samples, keys_of_slots, strict=True)):
         if sample is not None:
             row.place(slot, sample, keys)
     return row.finish()
@@ -144,8 +172,9 @@ def _fits(what: str, need: int, have: int) -> None:
 class _Stream:
     """One stream's buffer while a row is being filled."""
 
-    def __init__(self, frames: int, slots: int, slot_frames: int, tokens: int, offset: int) -> None:
-        self.frames, self.slot_frames, self.tokens, self.offset = frames, slot_frames, tokens, offset
+    def __init__(self, frames: int, slots: int, slot_frames: int, tokens: int, *, offset: int, multiple: int) -> None:
+        self.frames, self.slot_frames, self.tokens = frames, slot_frames, tokens
+        self.offset, self.multiple = offset, multiple
         self.source = np.full(frames, -1, np.int32)
         self.slot = np.full(slots * 2 * slot_frames, -1, np.int32)
         self.run = np.zeros(frames, np.int32)
@@ -156,13 +185,13 @@ class _Stream:
     def place(self, what: str, slot: int, count: int, *, packed: bool) -> slice:
         """Claims 2 * count frames for a slot, noisy then clean; returns where they lie."""
         _fits(f"{what}_slot_frames", count, self.slot_frames)
-        start = self.used if packed else slot * 2 * self.slot_frames
+        start = self.used if packed else slot * round_up(2 * self.slot_frames, self.multiple)
         where = slice(start, start + 2 * count)
         _fits(f"{what}_frames", where.stop, self.frames)
         index = slot * 2 * self.slot_frames + np.concatenate([np.arange(count), self.slot_frames + np.arange(count)])
         self.source[where] = index
         self.slot[index] = np.arange(where.start, where.stop)
-        self.used = where.stop
+        self.used = round_up(where.stop, self.multiple)
         return where
 
     def first_key(self, where: slice) -> int:
@@ -175,9 +204,14 @@ class _Row:
 
     def __init__(self, rung: Rung, constants: RowConstants) -> None:
         self.constants = constants
-        p, a = constants.video_tokens_per_frame, constants.actions_per_frame
-        self.video = _Stream(rung.video_frames, rung.samples, rung.video_slot_frames, p, 0)
-        self.action = _Stream(rung.action_frames, rung.samples, rung.action_slot_frames, a, rung.video_frames * p)
+        p, a, alignment = constants.video_tokens_per_frame, constants.actions_per_frame, constants.alignment
+        slots, behind = rung.samples, rung.video_frames * p
+        self.video = _Stream(
+            rung.video_frames, slots, rung.video_slot_frames, p, offset=0, multiple=alignment.video_frames
+        )
+        self.action = _Stream(
+            rung.action_frames, slots, rung.action_slot_frames, a, offset=behind, multiple=alignment.action_frames
+        )
         self.ranges = np.zeros((rung.runs, constants.ranges, 2), np.int32)
         self.text_ranges = np.zeros((rung.runs, TEXT_RANGES, 2), np.int32)
         self.runs = self.text_runs = 1  # run 0 reads nothing

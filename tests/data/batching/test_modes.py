@@ -1,5 +1,8 @@
 """Plans of every mode: the draws of an update, once each, in calls that fit their rungs; the same from any step."""
 
+import functools
+import json
+import operator
 from typing import Literal
 
 import numpy as np
@@ -10,9 +13,10 @@ from hypothesis import strategies as st
 from tests.data.indexes import equal, make_index, make_law
 from tests.support.runs import tiny_config
 from wam_jax.config.schema import BatchingConfig
+from wam_jax.data.batching.costs import sample_tokens
 from wam_jax.data.batching.modes import check_budget, make_planner, training_shapes
 from wam_jax.data.batching.rungs import holds, needed_rung
-from wam_jax.data.batching.seating import sample_tokens
+from wam_jax.data.counts import count_tokens
 from wam_jax.data.planner import UpdateShape, draws_per_epoch
 from wam_jax.data.samplers import Replacement, ShuffledEpochs
 from wam_jax.errors import InputError
@@ -123,11 +127,28 @@ def test_a_sample_over_the_budget_is_named_with_its_cost():
         check_budget(batching, LAW, INDEX.ids, _constants(batching))
 
 
+@given(fields=modes, shape=shapes_of_updates, limit=st.integers(1, 4))
+@settings(max_examples=25, deadline=None)
+def test_expected_utilisation_is_that_of_the_first_calls(fields, shape, limit):
+    batching = BatchingConfig(**fields, max_compiled_shapes=limit)
+    planner, constants = _planner(batching, shape), _constants(batching)
+    shapes = training_shapes(batching, planner, LAW, constants)
+    plans = [planner.plan(step).draws for step in range(-(-256 // shape.accumulation))]
+    calls = [plan[i] for plan in plans for i in range(len(plan.episode))]
+    measured = [count_tokens(call, shapes.rung(call), constants) for call in calls]
+    assert shapes.expected == functools.reduce(operator.add, measured)
+    assert sum(shapes.calls) == len(calls)
+    summary = shapes.summary()
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["expected_utilisation"]["all"] == shapes.expected.utilisation
+    assert sum(rung["calls"] for rung in summary["rungs"]) == pytest.approx(1)
+
+
 def test_more_shapes_waste_less_and_packing_wastes_least():
     def utilisation(mode: Literal["padded", "packed"], limit: int) -> float:
         batching = BatchingConfig(mode=mode, max_compiled_shapes=limit)
         planner = _planner(batching, UpdateShape(1, 2, 4))
-        return training_shapes(batching, planner, LAW, _constants(batching)).expected_utilisation
+        return training_shapes(batching, planner, LAW, _constants(batching)).expected.utilisation
 
     assert utilisation("padded", 1) < utilisation("padded", 4) < utilisation("packed", 4)
     assert utilisation("packed", 1) < utilisation("packed", 4)

@@ -8,6 +8,7 @@ import pytest
 from wam_jax.data.batching.rungs import choose_ladder, holds, sized, token_slots
 from wam_jax.errors import InputError
 from wam_jax.sequence.layout import RowConstants
+from wam_jax.sequence.tiling import Alignment
 
 CONSTANTS = RowConstants(video_tokens_per_frame=4, actions_per_frame=2, ranges=4, frame_axis=8, packed=True)
 
@@ -21,6 +22,7 @@ def _need(frames: int, *, text: int = 4):
         action_frames=2 * frames,
         text_keys=text,
         proprio_keys=0,
+        alignment=Alignment(),
     )
 
 

@@ -9,14 +9,17 @@ Rows of a routed program, whose positions fix the objective, keep the order of t
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from wam_jax.config.schema import BatchingConfig
+from wam_jax.data.batching.costs import claimed_slots
 from wam_jax.data.batching.pools import effective_pool
-from wam_jax.data.batching.rungs import Ladder, choose_ladder, needed_rung, token_slots
-from wam_jax.data.batching.seating import Balanced, Budgeted, Dealt, Seating, sample_tokens
+from wam_jax.data.batching.rungs import Ladder, choose_ladder, needed_rung
+from wam_jax.data.batching.seating import Balanced, Budgeted, Dealt, Seating
+from wam_jax.data.counts import TokenCounts, allocated_slots, real_tokens
 from wam_jax.data.draw_law import DrawLaw
 from wam_jax.data.draws import DrawTable
 from wam_jax.data.planner import BucketPlanner, Planner, StreamPlanner, UpdateShape
@@ -64,9 +67,7 @@ def check_budget(batching: BatchingConfig, law: DrawLaw, ids: np.ndarray, consta
     """
     if batching.max_tokens is None:
         return
-    frames = law.longest()
-    video = (frames + law.prefix_frames()) * constants.video_tokens_per_frame
-    cost = 2 * (video + frames * constants.actions_per_frame)
+    cost = claimed_slots(law.longest(), law.prefix_frames(), constants)
     worst = int(cost.argmax())
     if cost[worst] > batching.max_tokens:
         remedy = f"sample {ids[law.space.episodes[worst]]} alone costs {cost[worst]} tokens; raise it to that or more"
@@ -81,24 +82,37 @@ class Shapes:
         ladder: the rungs that are compiled.
         constants: what all rows share.
         need: what a call of draws [ranks, slots] needs.
-        expected_utilisation: real tokens over allocated slots in the simulated calls.
+        expected: tokens and slots of the simulated calls.
+        calls: how many of them ran at each rung.
     """
 
     ladder: Ladder
     constants: RowConstants
     need: Callable[[DrawTable], Rung]
-    expected_utilisation: float
+    expected: TokenCounts
+    calls: tuple[int, ...]
 
     def rung(self, draws: DrawTable) -> Rung:
         """The rung of a call of draws [ranks, slots]."""
         return self.ladder.fit(self.need(draws))
+
+    def summary(self) -> dict[str, Any]:
+        """JSON of what is compiled and what it should be good for.
+
+        Returns:
+            `rungs`: the sizes of each, and the share of the simulated calls that ran at it. `expected_utilisation`: of
+            self-attention (`all`) and of each stream in these calls, over all ranks.
+        """
+        shares = [count / sum(self.calls) for count in self.calls]
+        rungs = [asdict(rung) | {"calls": share} for rung, share in zip(self.ladder.rungs, shares, strict=True)]
+        return {"rungs": rungs, "expected_utilisation": self.expected.utilisations()}
 
 
 def training_shapes(batching: BatchingConfig, planner: Planner, law: DrawLaw, constants: RowConstants) -> Shapes:
     """The shapes of training, chosen over the calls of the run's own first steps."""
     multiple, shape = _multiple(batching), planner.shape
     if batching.max_tokens is None:
-        top = top_rung(law, samples=shape.microbatch, multiple=multiple)
+        top = top_rung(law, constants, samples=shape.microbatch, multiple=multiple)
     else:
         top = budget_rung(law, constants, max_tokens=batching.max_tokens, multiple=multiple)
     steps = -(-_SIMULATED_CALLS // shape.accumulation)
@@ -108,19 +122,21 @@ def training_shapes(batching: BatchingConfig, planner: Planner, law: DrawLaw, co
 
 def validation_shapes(batching: BatchingConfig, draws: DrawTable, law: DrawLaw, constants: RowConstants) -> Shapes:
     """The shapes of validation, whose calls [calls, ranks, slots] are all known."""
-    top = top_rung(law, samples=draws.shape[-1], multiple=_multiple(batching))
+    top = top_rung(law, constants, samples=draws.shape[-1], multiple=_multiple(batching))
     return _shapes(batching, _calls(draws), top, constants)
 
 
 def _shapes(batching: BatchingConfig, calls: Iterable[DrawTable], top: Rung, constants: RowConstants) -> Shapes:
     need = functools.partial(_need, constants=constants, batching=batching)
-    needs, tokens, rows = [], 0, 0
-    for call in calls:
+    needs, rows, expected = [], 0, TokenCounts()
+    for call in calls:  # One at a time: those of many ranks are large.
         needs.append(need(call))
-        tokens, rows = tokens + int(sample_tokens(call, constants).sum()), len(call.episode)
+        rows, expected = len(call.episode), expected + real_tokens(call, constants)
     ladder = choose_ladder(needs, top, constants, limit=batching.max_compiled_shapes)
-    slots = sum(rows * token_slots(ladder.fit(need), constants) for need in needs)
-    return Shapes(ladder, constants, need, tokens / slots)
+    rungs = [ladder.fit(need) for need in needs]
+    for rung in rungs:
+        expected += allocated_slots(rung, rows, constants)
+    return Shapes(ladder, constants, need, expected, tuple(rungs.count(rung) for rung in ladder.rungs))
 
 
 def _need(draws: DrawTable, *, constants: RowConstants, batching: BatchingConfig) -> Rung:

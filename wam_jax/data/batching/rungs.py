@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wam_jax.data.batching.costs import buffer_frames
 from wam_jax.data.draws import DrawTable
 from wam_jax.errors import InputError
 from wam_jax.sequence.layout import RowConstants
 from wam_jax.sequence.rung import Rung, most_runs
+from wam_jax.sequence.tiling import Alignment, round_up
 
 _MOST_DISTINCT = 256
 
@@ -29,16 +31,18 @@ def needed_rung(draws: DrawTable, constants: RowConstants, *, samples: int, mult
         samples: sample slots that a row must have at least.
         multiple: frames of a slot are rounded up to a multiple of this.
     """
-    present = draws.present
+    present, alignment = draws.present, constants.alignment
     frames = np.where(present, draws.num_frames, 0)
-    video = np.where(present, draws.num_frames + draws.prefix_frames, 0)
-    text = np.where(present, draws.num_text, 0).sum(-1).max()
-    proprio = np.where(present, draws.num_proprio, 0).sum(-1).max()
-    video_slot, action_slot = (_rounded(int(count.max()), multiple) for count in (video, frames))
+    prefix = np.where(present, draws.prefix_frames, 0)
+    text = round_up(np.where(present, draws.num_text, 0), alignment.keys).sum(-1).max()
+    proprio = round_up(np.where(present, draws.num_proprio, 0), alignment.keys).sum(-1).max()
+    video_slot, action_slot = (round_up(int(count.max()), multiple) for count in (frames + prefix, frames))
     if constants.packed:
-        video_frames, action_frames = 2 * int(video.sum(-1).max()), 2 * int(frames.sum(-1).max())
+        video_frames, action_frames = (
+            int(claimed.sum(-1).max()) for claimed in buffer_frames(frames, prefix, constants)
+        )
     else:
-        video_frames, action_frames = 2 * samples * video_slot, 2 * samples * action_slot
+        video_frames, action_frames = slotted_frames(video_slot, action_slot, samples, constants)
     return sized(
         samples=samples,
         video_slot_frames=video_slot,
@@ -47,7 +51,15 @@ def needed_rung(draws: DrawTable, constants: RowConstants, *, samples: int, mult
         action_frames=action_frames,
         text_keys=int(text),
         proprio_keys=int(proprio),
+        alignment=alignment,
     )
+
+
+def slotted_frames(video_slot: int, action_slot: int, samples: int, constants: RowConstants) -> tuple[int, int]:
+    """Frames of the two buffers where every sample has a slot."""
+    alignment = constants.alignment
+    video, action = round_up(2 * video_slot, alignment.video_frames), round_up(2 * action_slot, alignment.action_frames)
+    return samples * video, samples * action
 
 
 def sized(
@@ -59,22 +71,21 @@ def sized(
     action_frames: int,
     text_keys: int,
     proprio_keys: int,
+    alignment: Alignment,
 ) -> Rung:
-    """A rung of these sizes, each at least 1 where the network needs an axis."""
+    """A rung of these sizes, each at least 1 where the network needs an axis, buffers as long as the alignment asks."""
+    video_frames = round_up(max(1, video_frames), alignment.video_frames)
+    action_frames = round_up(max(1, action_frames), alignment.action_frames)
     return Rung(
         samples=samples,
         video_slot_frames=max(1, video_slot_frames),
         action_slot_frames=max(1, action_slot_frames),
-        video_frames=max(1, video_frames),
-        action_frames=max(1, action_frames),
-        text_keys=max(1, text_keys),
-        proprio_keys=proprio_keys,
-        runs=most_runs(max(1, video_frames), max(1, action_frames)),
+        video_frames=video_frames,
+        action_frames=action_frames,
+        text_keys=round_up(max(1, text_keys), alignment.keys),
+        proprio_keys=round_up(proprio_keys, alignment.keys),
+        runs=most_runs(video_frames, action_frames),
     )
-
-
-def _rounded(frames: int, multiple: int) -> int:
-    return -(-frames // multiple) * multiple
 
 
 def token_slots(rung: Rung, constants: RowConstants) -> int:

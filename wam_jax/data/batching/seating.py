@@ -9,21 +9,13 @@ from typing import Protocol
 
 import numpy as np
 
+from wam_jax.data.batching.costs import sample_slots
 from wam_jax.data.batching.dealing import balanced, deal_packs, in_order
 from wam_jax.data.batching.packing import Packer, pack
 from wam_jax.data.draws import DrawTable
 from wam_jax.sequence.layout import RowConstants
 
 EMPTY = -1
-
-
-def sample_tokens(draws: DrawTable, constants: RowConstants) -> np.ndarray:
-    """Self-attention tokens of each draw, both copies of both streams: int64 in the draws' shape, 0 for empty slots.
-
-    Text and proprioception keys, padding and the decoder's work are no part of it.
-    """
-    video = (draws.num_frames + draws.prefix_frames) * constants.video_tokens_per_frame
-    return np.where(draws.present, 2 * (video + draws.num_frames * constants.actions_per_frame), 0)
 
 
 class Seating(Protocol):
@@ -54,12 +46,12 @@ class Balanced:
     constants: RowConstants
 
     def seats(self, draws: DrawTable) -> np.ndarray:
-        return balanced(sample_tokens(draws, self.constants), ranks=self.ranks, microbatch=self.microbatch)
+        return balanced(sample_slots(draws, self.constants), ranks=self.ranks, microbatch=self.microbatch)
 
 
 @dataclass(frozen=True)
 class Budgeted:
-    """In packs of at most `max_tokens` self-attention tokens, one pack a row, however many samples that is.
+    """In packs of at most `max_tokens` self-attention token slots, one pack a row, however many samples that is.
 
     The logical microbatches of an update are packed together where `pooled`, else each rank packs each of its own.
     Either way all ranks make equally many calls, by plan; where there are fewer packs than seats, rows stay empty.
@@ -73,7 +65,7 @@ class Budgeted:
     pooled: bool
 
     def seats(self, draws: DrawTable) -> np.ndarray:
-        costs = sample_tokens(draws, self.constants)
+        costs = sample_slots(draws, self.constants)
         if self.pooled:
             packs = pack(costs, self.max_tokens, self.packer)
             calls = deal_packs(packs, np.array([costs[p].sum() for p in packs]), ranks=self.ranks)
