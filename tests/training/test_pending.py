@@ -42,6 +42,9 @@ def test_a_row_holds_rates() -> None:
     row = rows[0]
     assert (row["phase"], row["lr"], row["data_wait_seconds"]) == ("train", 0.5, 0.25)
     assert row["slot_utilisation"] == pytest.approx(80 / 120)
+    assert (row["video_utilisation"], row["video_slots"]) == (pytest.approx(60 / 90), 90)
+    assert (row["text_utilisation"], row["text_slots"]) == (0, 1)
+    assert "proprio_slots" not in row
     assert row["real_tokens_per_second"] == pytest.approx(80 / row["step_seconds"])
     assert "nonfinite" not in row
 

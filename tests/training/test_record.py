@@ -17,7 +17,8 @@ REF = CheckpointRef(Path("/r/checkpoints"), 4, "--resume-from")
 
 
 def record(start: Start, source: Json | None = None, **overrides: int) -> Json:
-    return run_record(start, CONFIG, overrides=overrides, parameters={"total": 3}, data={}, source_meta=source)
+    parts: Json = {"parameters": {"total": 3}, "data": {}, "shapes": {"rungs": []}}
+    return run_record(start, CONFIG, overrides=overrides, source_meta=source, **parts)
 
 
 def fresh(workdir: Path = Path("/r")) -> Start:

@@ -10,10 +10,17 @@ import pytest
 from wam_jax.training.locate import Json
 from wam_jax.training.metrics import Row
 from wam_jax.training.plots import draw_report
-from wam_jax.training.report import LOSSES, summarise, table, write_report
+from wam_jax.training.report import LOSSES, shapes_text, summarise, table, utilisation, write_report
 from wam_jax.training.strips import Strip
 
-RECORD: Json = {"run_id": "id", "name": "demo", "parameters": {"total": 3}}
+SHAPES: Json = {
+    "rungs": [
+        {"samples": 4, "video_frames": 9, "action_frames": 8, "text_keys": 7, "proprio_keys": 0, "calls": 0.75},
+        {"samples": 4, "video_frames": 90, "action_frames": 80, "text_keys": 7, "proprio_keys": 3, "calls": 0.25},
+    ],
+    "expected_utilisation": {"all": 0.875, "video": 0.9},
+}
+RECORD: Json = {"run_id": "id", "name": "demo", "parameters": {"total": 3}, "launches": [{}, {"shapes": SHAPES}]}
 
 
 def held_out(step: int, loss: float | None) -> Row:
@@ -22,8 +29,14 @@ def held_out(step: int, loss: float | None) -> Row:
 
 
 def trained(step: int, seconds: float) -> Row:
-    rates = {"data_wait_seconds": 0.0, "real_tokens_per_second": 100 / seconds, "slot_utilisation": 0.5}
-    return {"phase": "train", "step": step, **dict.fromkeys(LOSSES, 1.5), "step_seconds": seconds, **rates}
+    rates = {"data_wait_seconds": 0.0, "real_tokens_per_second": 100 / seconds}
+    slots = {
+        "video_slots": 100 * step,
+        "video_utilisation": 0.5 * step / 3,
+        "action_slots": 50,
+        "action_utilisation": 1,
+    }
+    return {"phase": "train", "step": step, **dict.fromkeys(LOSSES, 1.5), "step_seconds": seconds, **rates, **slots}
 
 
 ROWS = [held_out(0, 3.0), trained(1, 60.0), trained(2, 1.0), trained(3, 2.0), held_out(3, 0.5)]
@@ -41,7 +54,24 @@ def test_the_table_shows_it() -> None:
     text = table(summarise(ROWS, record=RECORD))
     assert [line.split() for line in text.splitlines()][1] == ["loss", "3.0000", "0.5000", "2.0000", "0.2500"]
     assert "3 updates logged; median 2.000 s a step" in text
-    assert "50 real tokens/s, 50% of token slots real" in text
+    assert "50 real tokens/s" in text
+    assert text.splitlines()[-1] == (
+        "token slots that were real: 51% (video 39%, action 100%); expected: 88% (video 90%)"
+    )
+
+
+def test_utilisation_of_a_run_weighs_its_updates_by_their_slots() -> None:
+    found = utilisation([row for row in ROWS if row["phase"] == "train"])
+    video, action = 100 * (1 + 4 + 9) / 6, 3 * 50
+    assert found == pytest.approx({"all": (video + action) / 750, "video": video / 600, "action": 1})
+
+
+def test_a_start_says_what_it_compiles() -> None:
+    assert shapes_text(SHAPES).splitlines() == [
+        "2 shapes to compile; token slots expected to be real: 88% (video 90%)",
+        "   75% of calls: 4 samples a row in 9 video frames, 8 action frames, 7 text keys",
+        "   25% of calls: 4 samples a row in 90 video frames, 80 action frames, 7 text keys, 3 proprio keys",
+    ]
 
 
 def test_losses_that_are_not_there_are_dashes() -> None:

@@ -135,7 +135,7 @@ def _measure(config: Config, store: Store, mesh: Mesh, *, steps: int) -> tuple[M
         tokens_per_step=tokens,
         real_tokens_per_second=tokens / median,
         utilisation=tokens / slots,
-        expected_utilisation=data.shapes.expected_utilisation,
+        expected_utilisation=data.shapes.expected.utilisation,
         compile_seconds=compiling,
         compiled_shapes=len(data.shapes.ladder.rungs),
         peak_memory=_peak_memory(),

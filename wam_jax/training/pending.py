@@ -36,6 +36,11 @@ class Counts(Protocol):
         """Those over the slots that are computed."""
         ...
 
+    @property
+    def streams(self) -> dict[str, tuple[int, int]]:
+        """Real tokens and allocated slots of each stream."""
+        ...
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -117,5 +122,7 @@ def _row(update: Pending, values: Row, seconds: float) -> Row:
         "real_tokens_per_second": update.counts.tokens / seconds,
         "slot_utilisation": update.counts.utilisation,
     }
+    for stream, (tokens, slots) in update.counts.streams.items():
+        row |= {f"{stream}_utilisation": tokens / slots, f"{stream}_slots": slots}
     peak = peak_memory_bytes()
     return row if peak is None else row | {"peak_memory_bytes": peak}

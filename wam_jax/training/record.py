@@ -29,6 +29,7 @@ def run_record(
     overrides: Json,
     parameters: dict[str, int],
     data: Json,
+    shapes: Json,
     source_meta: Json | None,
 ) -> Json:
     """The content of `run.json`.
@@ -39,6 +40,7 @@ def run_record(
         overrides: dotted name to value, from the command line.
         parameters: numbers in each part of the model.
         data: the store: path, fingerprint, sizes.
+        shapes: what this start compiles (`wam_jax.data.batching.modes.Shapes.summary`).
         source_meta: JSON of the checkpoint that is resumed or initialised from.
     """
     launch = {
@@ -50,6 +52,7 @@ def run_record(
         "versions": environment.versions(),
         "git": environment.git_state(),
         "devices": environment.devices(),
+        "shapes": shapes,
     }
     earlier = start.record or {}
     return {

@@ -32,7 +32,7 @@ from wam_jax.training.optimizer import Optimizer, make_optimizer
 from wam_jax.training.plots import PLOT_FILE, draw_report
 from wam_jax.training.programs import Programs, build_programs
 from wam_jax.training.record import check_contract, checkpoint_meta, run_record, write_run_record
-from wam_jax.training.report import summarise, table, write_report
+from wam_jax.training.report import shapes_text, summarise, table, write_report
 from wam_jax.training.sinks import ProgressBar, Recorder, TensorBoard
 from wam_jax.training.start import METRICS_FILE, Start, set_newer_aside
 from wam_jax.training.state import TrainState, abstract_state, initialise, start_from
@@ -69,7 +69,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     abstract = abstract_state(mesh, policy, optimizer)
     state = first_state(start, abstract, policy, optimizer, seed=config.seed)
 
-    record = describe(loaded, start, store, abstract, source_meta)
+    record = describe(loaded, start, store, abstract, source_meta, data.shapes.summary())
     write_run_record(start.workdir, record)
     programs = compiled_programs(policy, optimizer, abstract, data)
     compile_ahead(programs, state, data.empty_batches(), mesh)
@@ -167,7 +167,9 @@ def first_state(
     return initialise(abstract, policy, optimizer, seed=seed)
 
 
-def describe(loaded: LoadedConfig, start: Start, store: Store, abstract: TrainState, source_meta: Json | None) -> Json:
+def describe(
+    loaded: LoadedConfig, start: Start, store: Store, abstract: TrainState, source_meta: Json | None, shapes: Json
+) -> Json:
     """The content of run.json."""
     data = {
         "store": loaded.config.data.store,
@@ -181,11 +183,13 @@ def describe(loaded: LoadedConfig, start: Start, store: Store, abstract: TrainSt
         overrides=loaded.overrides,
         parameters=parameter_counts(abstract.params),
         data=data,
+        shapes=shapes,
         source_meta=source_meta,
     )
     for name, (old, new) in record["launches"][-1]["changed"].items():
         say(f"{name} was {old!r} and is {new!r} from here on")
     say(f"{config_line(record)}; writing to {start.workdir}")
+    say(shapes_text(shapes))
     return record
 
 
