@@ -1,6 +1,5 @@
 """Tile lists: what they hold, that host and traced lists agree, that they refuse bad input, and that they are quick."""
 
-import time
 
 import jax
 import numpy as np
@@ -121,28 +120,6 @@ def test_a_row_in_which_nothing_is_seen_has_empty_lists():
     lists = build_tile_lists(ranges, 30, query_tile=8, key_tile=8, capacity=3)
     assert not any(part.any() for part in jax.tree.leaves(lists))
     assert [part.shape for part in jax.tree.leaves(lists)] == [(1, 3), (1, 3, 3), (1, 3), (1, 4, 3)]
-
-
-def quickest(row, tile, key_valid):
-    """Processor seconds of the quickest of several builds: other work on the machine only ever adds to them."""
-    times = []
-    for _ in range(9):
-        start = time.process_time()
-        build_tile_lists(row.ranges, row.tokens, query_tile=tile, key_tile=tile, key_valid=key_valid)
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-@pytest.mark.parametrize("tile", [64, 128])
-def test_200_000_tokens_take_less_than_20_ms(tile):
-    row = workload("noisy_and_clean_200k")
-    assert row.tokens == 199_680
-    assert quickest(row, tile, None) < 0.02
-    assert quickest(row, tile, np.random.default_rng(0).random((1, row.tokens)) < 0.99) < 0.02
-
-
-def test_a_small_row_takes_less_than_a_millisecond():
-    assert quickest(workload("segments_8k"), 64, np.ones((1, 8192), bool)) < 0.001
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "200k" not in name])
