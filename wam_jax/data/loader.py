@@ -48,8 +48,8 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _StepMaker:
-    """What a worker needs to make steps."""
+class StepMaker:
+    """What a worker needs to make the step of any number."""
 
     planner: Planner
     shapes: Shapes
@@ -128,9 +128,12 @@ class TrainData:
 
     def steps(self, start_step: int = 0) -> Generator[Step]:
         """The steps from `start_step` on, without end, prepared ahead; `close()` stops the threads or workers."""
-        make = _StepMaker(self._planner, self.shapes, self._materializer(), self._rows)
         data = self._config.data
-        return prepared(make, endless(start_step), num_workers=data.num_workers, prefetch=data.prefetch)
+        return prepared(self.step_maker(), endless(start_step), num_workers=data.num_workers, prefetch=data.prefetch)
+
+    def step_maker(self) -> StepMaker:
+        """Makes single steps of this process's rows; a copy of it in another process makes the same ones."""
+        return StepMaker(self._planner, self.shapes, self._materializer(), self._rows)
 
     def validation(self) -> list[RowBatch]:
         """This process's rows of the validation batches; read once and kept."""
