@@ -9,7 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "wam_jax").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")])
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-COMMANDS = {"wam_jax.train", "wam_jax.benchmark", "wam_jax.data.record", "wam_jax.data.inspect"}
+COMMANDS = {
+    "wam_jax.train",
+    "wam_jax.benchmark",
+    "wam_jax.data.record",
+    "wam_jax.data.inspect",
+    "wam_jax.data.convert",
+}
 
 # What a room may import of the others; a room always sees itself and the errors.
 ALLOWED = {
