@@ -15,6 +15,7 @@ import numpy as np
 
 from wam_jax.data.counts import TokenCounts
 from wam_jax.data.transport import RowBatch, RowTiles, SampleSlots
+from wam_jax.model.shards import whole_array
 
 WIDTH, LAYERS, SLOTS = 4, 2, 3
 COUNTS = TokenCounts(3, 60, 90, 20, 30, 0, 1)
@@ -50,11 +51,11 @@ class LinearPolicy:
     ) -> dict[str, jax.Array]:
         """Squared errors, split over two names."""
         hidden, targets = batch.samples.video_latents, batch.samples.actions
+        mix = whole_array(params["blocks"]["mix"]["kernel"], (LAYERS, WIDTH, WIDTH), jnp.dtype("float32"))
+        head = whole_array(params["head"]["kernel"], (WIDTH, 1), jnp.dtype("float32"))
         for layer in range(LAYERS):
-            hidden = jnp.tanh(
-                hidden @ params["blocks"]["mix"]["kernel"][layer] + params["blocks"]["mix"]["bias"][layer]
-            )
-        error = (hidden @ params["head"]["kernel"])[..., 0] + params["head"]["bias"] - targets
+            hidden = jnp.tanh(hidden @ mix[layer] + params["blocks"]["mix"]["bias"][layer])
+        error = (hidden @ head)[..., 0] + params["head"]["bias"] - targets
         losses = _losses(error)
         if zero_prediction:
             losses |= {f"zero_{name}": value for name, value in _losses(targets).items()}

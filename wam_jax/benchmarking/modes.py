@@ -1,38 +1,46 @@
 """Step times of the batching modes on the same draws, driven through the programs that train.
 
 Every mode consumes the same global draws: as many updates as asked for, rounded up so that buckets see whole pools.
-`strict` runs microbatches of one, accumulated to the same update, since it takes no unequal ones together. Compiling is
-timed apart, the first update is not counted, and step times are medians. Losses of the draws are compared at the
-initial parameters.
+`strict` runs microbatches of one, accumulated to the same update, since it takes no unequal ones together. `packed`
+puts a fixed number of samples in a row; `packed:PACKER` as many as `data.batching.max_tokens` holds. Compiling is timed
+apart, the first update is not counted, and step times are medians. Losses of the draws are compared at the initial
+parameters.
 """
 
 import dataclasses
+import functools
+import operator
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 from tqdm import tqdm
 
 from wam_jax.config import Config
+from wam_jax.config.validate import validate
 from wam_jax.data.batching.pools import effective_pool
+from wam_jax.data.counts import TokenCounts, real_tokens, rectangle_tokens
 from wam_jax.data.loader import Step, TrainData
 from wam_jax.data.store import Store
+from wam_jax.data.transport import RowBatch
+from wam_jax.errors import InputError
 from wam_jax.policies.base import Params
-from wam_jax.policies.dual_expert import DualExpertPolicy
-from wam_jax.training.mesh import put_rows
+from wam_jax.training.mesh import AXES, put_rows
 from wam_jax.training.optimizer import make_optimizer
 from wam_jax.training.programs import build_programs
+from wam_jax.training.ranks import on_each_rank
 from wam_jax.training.run import make_policy
 from wam_jax.training.state import TrainState, abstract_state, initialise
 from wam_jax.training.warmup import compile_ahead
 
 Losses = dict[tuple[int, int], float]
+
+MODES = ("strict", "padded", "bucket", "packed", "packed:in_order", "packed:first_fit", "packed:best_fit")
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,15 @@ class ModeResult:
     """What one mode cost.
 
     Attributes:
-        mode: the batching mode.
+        mode: the batching mode, with its packer.
         step_seconds_median: of one update, the first left out.
         slots_per_step: self-attention token slots computed in an update, mean.
         tokens_per_step: those that are real, mean.
         real_tokens_per_second: tokens_per_step over the median step.
         utilisation: real tokens over slots.
+        utilisation_by_stream: the same of video, action, text and proprioception tokens.
         expected_utilisation: of the calls that the rungs were chosen over.
+        rectangle_tokens_per_step: of the mode's microbatches, each padded to its own longest, mean.
         compile_seconds: compiling all shapes, before the first update.
         compiled_shapes: how many there are.
         peak_memory: bytes on the fullest device, where the backend reports it.
@@ -59,24 +69,39 @@ class ModeResult:
     tokens_per_step: float
     real_tokens_per_second: float
     utilisation: float
+    utilisation_by_stream: dict[str, float]
     expected_utilisation: float
+    rectangle_tokens_per_step: float
     compile_seconds: float
     compiled_shapes: int
     peak_memory: int | None
     largest_loss_difference: float
 
 
-def mode_config(config: Config, mode: str) -> Config:
-    """The configuration in another mode, with the same draws an update."""
-    batching = dataclasses.replace(config.data.batching, mode=mode)
-    if mode != "packed":
-        batching = dataclasses.replace(batching, max_tokens=None, packer=None)
+def mode_config(config: Config, name: str) -> Config:
+    """The configuration in another mode, with the same draws an update.
+
+    Args:
+        config: of the benchmark.
+        name: one of `MODES`.
+    Raises:
+        InputError: there is no such mode, it needs a budget that is not there, or it does not go with the recipe.
+    """
+    if name not in MODES:
+        raise InputError("--modes", name, f"must be of {', '.join(MODES)}")
+    mode, _, packer = name.partition(":")
+    budget = config.data.batching.max_tokens if packer else None
+    if packer and budget is None:
+        raise InputError("--modes", name, "needs a budget; give --config.data.batching.max_tokens=N")
+    batching = dataclasses.replace(config.data.batching, mode=mode, max_tokens=budget, packer=packer or None)
     data, training = dataclasses.replace(config.data, batching=batching), config.training
     if mode == "strict":
         accumulation = data.train_batch_size * training.gradient_accumulation_steps
         data = dataclasses.replace(data, train_batch_size=1, val_batch_size=1)
         training = dataclasses.replace(training, gradient_accumulation_steps=accumulation)
-    return dataclasses.replace(config, data=data, training=training)
+    made = dataclasses.replace(config, data=data, training=training)
+    validate(made)
+    return made
 
 
 def whole_pools(config: Config, steps: int) -> int:
@@ -88,11 +113,42 @@ def whole_pools(config: Config, steps: int) -> int:
     return steps
 
 
+@dataclass(frozen=True)
+class CountComparison:
+    """Self-attention tokens of an update, mean: a count, neither a speed nor memory.
+
+    Attributes:
+        padded: with every microbatch of the stream padded to its longest, B x max(video) + B x max(action).
+        packed: those that are real, sum(video) + sum(action).
+    """
+
+    padded: float
+    packed: float
+
+    @property
+    def ratio(self) -> float:
+        """Packed over padded."""
+        return self.packed / self.padded
+
+
+def compare_counts(config: Config, store: Store, *, ranks: int, steps: int) -> CountComparison:
+    """Compares the counts of the first updates."""
+    data = TrainData(mode_config(config, "padded"), store, rows=range(ranks))
+    plans = [data.planner.plan(step).draws for step in range(steps)]
+    padded = [rectangle_tokens(plan, data.constants) for plan in plans]
+    packed = [real_tokens(plan, data.constants).tokens for plan in plans]
+    return CountComparison(float(np.mean(padded)), float(np.mean(packed)))
+
+
 def measure_modes(config: Config, store: Store, mesh: Mesh, *, modes: list[str], steps: int) -> list[ModeResult]:
-    """Measures each mode in turn; `steps` updates are timed."""
-    results, reference = [], None
-    for mode in modes:
-        result, losses = _measure(mode_config(config, mode), store, mesh, steps=steps)
+    """Measures each mode in turn; `steps` updates are timed.
+
+    Raises:
+        InputError: a mode is not there or cannot be, said before the first is measured.
+    """
+    results, reference, configs = [], None, {mode: mode_config(config, mode) for mode in modes}
+    for mode, own in configs.items():
+        result, losses = _measure(mode, own, store, mesh, steps=steps)
         reference = losses if reference is None else reference
         if losses.keys() != reference.keys():
             raise AssertionError(f"{mode} consumed other draws than {modes[0]}")
@@ -101,9 +157,9 @@ def measure_modes(config: Config, store: Store, mesh: Mesh, *, modes: list[str],
     return results
 
 
-def _measure(config: Config, store: Store, mesh: Mesh, *, steps: int) -> tuple[ModeResult, Losses]:
+def _measure(mode: str, config: Config, store: Store, mesh: Mesh, *, steps: int) -> tuple[ModeResult, Losses]:
     data = TrainData(config, store, rows=range(mesh.size))
-    policy, optimizer = make_policy(config, store, mesh), make_optimizer(config.training.optimizer, num_steps=steps)
+    policy, optimizer = make_policy(config, store), make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
     state = initialise(abstract, policy, optimizer, seed=config.seed)
     programs = build_programs(
@@ -114,7 +170,8 @@ def _measure(config: Config, store: Store, mesh: Mesh, *, steps: int) -> tuple[M
         samples_per_update=data.draws_per_step,
         objectives=data.objectives,
     )
-    losses = _losses(policy, state.params, _few(data.steps(), steps), mesh)
+    forward = on_each_rank(policy.forward_train_batch, abstract.params, out_specs=PartitionSpec(AXES))
+    losses = _losses(jax.jit(forward), state.params, _few(data.steps(), steps), mesh)
     begun = time.perf_counter()
     compile_ahead(programs, state, data.empty_batches(), mesh)
     compiling = time.perf_counter() - begun
@@ -125,17 +182,20 @@ def _measure(config: Config, store: Store, mesh: Mesh, *, steps: int) -> tuple[M
             total = programs.gradient(state.params, total, put_rows(mesh, batch))
         return jax.block_until_ready(programs.update(state, total)[0])
 
-    seconds, counts = _timed(update, state, _few(data.steps(), steps), steps, config.data.batching.mode)
-    tokens, slots = (float(np.mean([getattr(c, name) for c in counts])) for name in ("tokens", "slots"))
-    median = statistics.median(seconds[1:] or seconds)
+    seconds, counts = _timed(update, state, _few(data.steps(), steps), steps, mode)
+    total, median = functools.reduce(operator.add, counts), statistics.median(seconds[1:] or seconds)
+    utilisations = total.utilisations()
+    rectangles = [rectangle_tokens(data.planner.plan(step).draws, data.constants) for step in range(steps)]
     result = ModeResult(
-        mode=config.data.batching.mode,
+        mode=mode,
         step_seconds_median=median,
-        slots_per_step=slots,
-        tokens_per_step=tokens,
-        real_tokens_per_second=tokens / median,
-        utilisation=tokens / slots,
+        slots_per_step=total.slots / steps,
+        tokens_per_step=total.tokens / steps,
+        real_tokens_per_second=total.tokens / steps / median,
+        utilisation=utilisations.pop("all"),
+        utilisation_by_stream=utilisations,
         expected_utilisation=data.shapes.expected.utilisation,
+        rectangle_tokens_per_step=float(np.mean(rectangles)),
         compile_seconds=compiling,
         compiled_shapes=len(data.shapes.ladder.rungs),
         peak_memory=_peak_memory(),
@@ -150,7 +210,7 @@ def _few(steps: Iterator[Step], count: int) -> Iterator[Step]:
 
 def _timed(
     update: Callable[[TrainState, Step], TrainState], state: TrainState, steps: Iterator[Step], count: int, mode: str
-) -> tuple[list[float], list[Any]]:
+) -> tuple[list[float], list[TokenCounts]]:
     seconds, counts = [], []
     for step in tqdm(steps, total=count, desc=mode, unit="step", file=sys.stderr, leave=False):
         begun = time.perf_counter()
@@ -160,9 +220,11 @@ def _timed(
     return seconds, counts
 
 
-def _losses(policy: DualExpertPolicy, params: Params, steps: Iterator[Step], mesh: Mesh) -> Losses:
+def _losses(
+    forward: Callable[[Params, RowBatch], dict[str, jax.Array]], params: Params, steps: Iterator[Step], mesh: Mesh
+) -> Losses:
     """The loss of every draw, by (epoch, position)."""
-    forward, found = jax.jit(policy.forward_train_batch), {}
+    found = {}
     for step in steps:
         for batch in step.batches:
             losses = np.asarray(forward(params, put_rows(mesh, batch))["loss"])

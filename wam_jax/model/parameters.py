@@ -36,9 +36,12 @@ from flax import nnx
 from wam_jax.model.action_init import initialise_action_expert
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.dual_expert import DualExpert
+from wam_jax.model.shards import gather, mark, part_axis
 
 type Params = dict[str, Any]
 """Nested dicts with arrays at the leaves."""
+
+type Shape = tuple[int, ...]
 
 
 def init_params(config: ModelConfig, key: jax.Array) -> Params:
@@ -58,20 +61,49 @@ def abstract_params(config: ModelConfig) -> Params:
 def merge(config: ModelConfig, params: Params) -> DualExpert:
     """The model with these parameters, for use inside the function that was given them.
 
+    Inside `jax.shard_map` they may be the parts of a device, each split along one axis over "fsdp": those outside the
+    stacks are made whole here, those of a layer when it runs (`wam_jax.model.shards`).
+
     Raises:
         ValueError: if the names or shapes are not those of `config`.
     """
     graph, shapes = _template(config)
-    have = {_name(path): leaf.shape for path, leaf in jax.tree.leaves_with_path(params)}
-    wrong = [name for name in sorted(have | shapes) if have.get(name) != shapes.get(name)]
+    axes = _split_axes({_name(path): leaf.shape for path, leaf in jax.tree.leaves_with_path(params)}, shapes)
+
+    def used(path: Any, leaf: jax.Array) -> jax.Array:
+        axis = axes[_name(path)]
+        return leaf if axis is None or _is_stacked(_name(path)) else gather(leaf, axis, config.dtype)
+
+    model = nnx.merge(graph, jax.tree.map_with_path(used, params))
+    for path, variable in nnx.iter_graph(model):
+        name = "/".join(map(str, path))
+        axis = axes.get(name) if isinstance(variable, nnx.Variable) and _is_stacked(name) else None
+        if axis is not None:
+            mark(variable, axis, config.dtype)
+    return model
+
+
+def _split_axes(have: dict[str, Shape], wanted: dict[str, Shape]) -> dict[str, int | None]:
+    """Along which axis each parameter is split; raises the error of `merge`."""
+    axes, wrong = {}, sorted(have.keys() ^ wanted.keys())
+    for name in have.keys() & wanted.keys():
+        try:
+            axes[name] = part_axis(have[name], wanted[name])
+        except ValueError:
+            wrong.append(name)
     if wrong:
-        shown = f"{wrong[0]} is {have.get(wrong[0])} and should be {shapes.get(wrong[0])}"
+        name = min(wrong)
+        shown = f"{name} is {have.get(name)} and should be {wanted.get(name)}"
         raise ValueError(f"{len(wrong)} parameters are not those of this configuration: {shown}")
-    return nnx.merge(graph, params)
+    return axes
+
+
+def _is_stacked(name: str) -> bool:
+    return "blocks" in name.split("/")
 
 
 @functools.lru_cache
-def _template(config: ModelConfig) -> tuple[nnx.GraphDef[DualExpert], dict[str, tuple[int, ...]]]:
+def _template(config: ModelConfig) -> tuple[nnx.GraphDef[DualExpert], dict[str, Shape]]:
     """The model without its parameters, and the shape that belongs under each name."""
     model = nnx.eval_shape(lambda: DualExpert(config, rngs=nnx.Rngs(0)))
     leaves = jax.tree.leaves_with_path(nnx.to_pure_dict(nnx.state(model, nnx.Param)))

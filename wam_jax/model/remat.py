@@ -9,10 +9,12 @@ its second run. The `reference` backend has no such rule, so that `save_attentio
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
 from wam_jax.model.config import Remat
+from wam_jax.model.shards import has_parts, whole
 
 ATTENTION_NAMES = ("range_attention_out", "range_attention_lse")
 """What `wam_kernels` calls the residuals of every backend with a derivative rule of its own."""
@@ -23,10 +25,28 @@ _POLICIES = {
 }
 
 
-def rematerialised[**Arguments, Result](
-    layer: Callable[Arguments, Result], remat: Remat
-) -> Callable[Arguments, Result]:
-    """The body of a scan over layers under the policy `remat`; a scan needs no guard against CSE."""
-    if remat == "none":
-        return layer
-    return jax.checkpoint(layer, policy=_POLICIES[remat], prevent_cse=False)
+def rematerialised[Carry, Result](
+    layer: Callable[[Carry, Any], Result], remat: Remat
+) -> Callable[[Carry, Any], Result]:
+    """The body of a scan over layers, (carry, blocks of the layer), under the policy `remat`.
+
+    Blocks whose kernels are split over devices are made whole inside, and always anew for the backward pass. A scan
+    needs no guard against CSE.
+    """
+
+    def gathering(carry: Carry, blocks: Any) -> Result:
+        return layer(carry, whole(blocks))
+
+    def body(carry: Carry, blocks: Any) -> Result:
+        if remat == "none" and not has_parts(blocks):
+            return layer(carry, blocks)
+        return jax.checkpoint(gathering, policy=_POLICIES.get(remat, _keeps_all_but_kernels), prevent_cse=False)(
+            carry, blocks
+        )
+
+    return body
+
+
+def _keeps_all_but_kernels(primitive: Any, *_: Any, **__: Any) -> bool:
+    """The policy of "none" where kernels are split: every intermediate but what was gathered."""
+    return primitive.name != "all_gather"

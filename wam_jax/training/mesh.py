@@ -14,7 +14,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from wam_jax.errors import InputError
 
-AXES = ("data", "fsdp")
+DATA, FSDP = AXES = ("data", "fsdp")
 
 
 def check_world_size(expected: int | None) -> None:

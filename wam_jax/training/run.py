@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import jax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from wam_jax.config import Config, LoadedConfig
 from wam_jax.data.codec import codec_of
@@ -25,12 +25,13 @@ from wam_jax.training.checkpoint import CheckpointWriter, read_meta, restore_par
 from wam_jax.training.interrupt import StopRequest
 from wam_jax.training.locate import Json, unfinished
 from wam_jax.training.loop import Loop
-from wam_jax.training.mesh import check_world_size, make_mesh, process_rows
+from wam_jax.training.mesh import AXES, check_world_size, make_mesh, process_rows
 from wam_jax.training.metrics import MetricsFile, read_rows, truncate_rows
 from wam_jax.training.nonfinite import NonFiniteError
 from wam_jax.training.optimizer import Optimizer, make_optimizer
 from wam_jax.training.plots import PLOT_FILE, draw_report
 from wam_jax.training.programs import Programs, build_programs
+from wam_jax.training.ranks import on_each_rank
 from wam_jax.training.record import check_contract, checkpoint_meta, run_record, write_run_record
 from wam_jax.training.report import shapes_text, summarise, table, write_report
 from wam_jax.training.sinks import ProgressBar, Recorder, TensorBoard
@@ -64,7 +65,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     data = open_data(config, store, mesh, resumed=resumed)
     if start.resume and resumed:
         check_contract(start.resume, resumed, data.contract())
-    policy = make_policy(config, store, mesh)
+    policy = make_policy(config, store)
     optimizer = make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
     state = first_state(start, abstract, policy, optimizer, seed=config.seed)
@@ -118,7 +119,7 @@ def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None 
     return data
 
 
-def make_policy(config: Config, store: Store, mesh: Mesh) -> DualExpertPolicy:
+def make_policy(config: Config, store: Store) -> DualExpertPolicy:
     """The policy, sized by the configuration and the store."""
     dims = store.manifest.dims
     model = model_config(
@@ -130,7 +131,7 @@ def make_policy(config: Config, store: Store, mesh: Mesh) -> DualExpertPolicy:
         latent_width=dims.width,
         actions_per_frame=store.manifest.actions_per_frame,
     )
-    policy = policy_from_config(config, model, mesh)
+    policy = policy_from_config(config, model)
     check_batching_mode(policy, config.data.batching.mode)
     return policy
 
@@ -220,7 +221,8 @@ def held_out_strips(
     codec = codec_of(store)
     if codec is None:
         return []
-    denoise = jax.jit(functools.partial(policy.denoised_video, sigma=config.validation.report_sigma))
+    own = functools.partial(policy.denoised_video, sigma=config.validation.report_sigma)
+    denoise = jax.jit(on_each_rank(own, state.params, out_specs=PartitionSpec(AXES)))
     count = config.validation.report_draws
     return denoised_strips(denoise, state.evaluated, data.validation(), mesh, codec, count=count)
 
