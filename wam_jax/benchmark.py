@@ -1,6 +1,6 @@
-"""`python -m wam_jax.benchmark`: what each batching mode costs on the same draws, or how well the packers pack.
+"""`python -m wam_jax.benchmark`: what each batching mode costs on the same draws, or how packing and planning scale.
 
-Prints a table and writes the same figures as JSON. Exit code 1 where the modes disagree about a draw's loss.
+Prints tables and writes the same figures as JSON. Exit code 1 where the modes disagree about a draw's loss.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from wam_jax import cli
 from wam_jax.config import load
 from wam_jax.errors import InputError
 
-MODES = ("strict", "padded", "bucket", "packed")
+_DEFAULT_MODES = "strict,padded,bucket,packed"
 LOSS_TOLERANCE = 1e-4
 """Relative; float32 sums of differently shaped programs."""
 
@@ -22,6 +22,9 @@ LOSS_TOLERANCE = 1e-4
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     arguments, overrides = _parser().parse_known_args(argv)
+    for option in ("steps", "episodes"):
+        if getattr(arguments, option) < 1:
+            raise InputError(f"--{option}", getattr(arguments, option), "at least 1")
     if arguments.planner_only:
         return _planner(arguments)
     if arguments.config is None:
@@ -30,37 +33,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _planner(arguments: argparse.Namespace) -> int:
-    from wam_jax.benchmarking.packers import planner_report
+    from wam_jax.benchmarking.packers import packing_report
+    from wam_jax.benchmarking.planning import planning_report
 
-    rows = planner_report(episodes=arguments.episodes)
-    _print_table(rows)
-    _write(arguments.out, {"episodes": arguments.episodes, "packing": rows})
+    packing = packing_report(episodes=arguments.episodes)
+    _print_table(packing)
+    print()
+    planning = planning_report(episodes=arguments.episodes, steps=arguments.steps)
+    _print_table(planning)
+    _write(arguments.out, {"episodes": arguments.episodes, "packing": packing, "planning": planning})
     return 0
 
 
 def _modes(arguments: argparse.Namespace, overrides: list[str]) -> int:
-    from wam_jax.benchmarking.modes import measure_modes, whole_pools
+    from wam_jax.benchmarking.modes import compare_counts, measure_modes, whole_pools
     from wam_jax.data.store import open_store
     from wam_jax.training.mesh import make_mesh
 
-    modes = arguments.modes.split(",")
-    if unknown := [mode for mode in modes if mode not in MODES]:
-        raise InputError("--modes", unknown[0], f"must be of {', '.join(MODES)}")
     config = load(arguments.config, overrides).config
     steps = whole_pools(config, arguments.steps)
-    results = measure_modes(
-        config, open_store(config.data.store), make_mesh(config.trainer.mesh), modes=modes, steps=steps
-    )
+    mesh, store = make_mesh(config.trainer.mesh), open_store(config.data.store)
+    results = measure_modes(config, store, mesh, modes=arguments.modes.split(","), steps=steps)
+    counts = compare_counts(config, store, ranks=mesh.size, steps=steps)
     rows = [dataclasses.asdict(result) for result in results]
     _print_table(rows)
+    print(
+        f"tokens an update: {counts.padded:,.0f} with microbatches padded to their longest, "
+        f"{counts.packed:,.0f} packed: {counts.ratio:.2f} of them"
+    )
     agree = all(result.largest_loss_difference <= LOSS_TOLERANCE for result in results)
     print(f"losses of the same draws are {'equal' if agree else 'NOT equal'} to {LOSS_TOLERANCE:g} in all modes")
-    _write(arguments.out, {"config": config.name, "steps": steps, "losses_equal": agree, "modes": rows})
+    report = {
+        "config": config.name,
+        "steps": steps,
+        "loss_tolerance": LOSS_TOLERANCE,
+        "losses_equal": agree,
+        "tokens_per_step": dataclasses.asdict(counts) | {"ratio": counts.ratio},
+        "modes": rows,
+    }
+    _write(arguments.out, report)
     return 0 if agree else 1
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    names = list(rows[0])
+    names = [name for name, value in rows[0].items() if not isinstance(value, dict)]
     cells = [names, *[[_shown(row[name]) for name in names] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     for row in cells:
@@ -79,10 +95,18 @@ def _write(path: str | None, content: Mapping[str, Any]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m wam_jax.benchmark", description=__doc__, allow_abbrev=False)
     parser.add_argument("--config", metavar="FILE", help="a config file; --config.GROUP.FIELD=VALUE overrides")
-    parser.add_argument("--modes", default=",".join(MODES), metavar="A,B", help="which modes, the first is compared to")
+    parser.add_argument(
+        "--modes",
+        default=_DEFAULT_MODES,
+        metavar="A,B",
+        help=f"which modes, the first is compared to (default: {_DEFAULT_MODES}); 'packed:in_order', "
+        "'packed:first_fit' and 'packed:best_fit' fill rows up to data.batching.max_tokens, which 'packed' ignores",
+    )
     parser.add_argument("--steps", type=int, default=20, metavar="N", help="updates to time, rounded up to whole pools")
     parser.add_argument("--out", metavar="FILE", help="write the figures as JSON")
-    parser.add_argument("--planner-only", action="store_true", help="measure the packers on synthetic lengths")
+    parser.add_argument(
+        "--planner-only", action="store_true", help="pack and plan the updates of a synthetic index, without a model"
+    )
     parser.add_argument("--episodes", type=int, default=1_000_000, metavar="N", help="episodes of --planner-only")
     return parser
 

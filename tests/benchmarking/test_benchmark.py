@@ -6,8 +6,11 @@ import pytest
 
 from tests.support.stores import write_tiny_store
 from wam_jax import benchmark
-from wam_jax.benchmarking.modes import mode_config, whole_pools
+from wam_jax.benchmarking.modes import compare_counts, mode_config, whole_pools
 from wam_jax.benchmarking.packers import CAPACITY, measure_dealing, measure_packers, synthetic_lengths
+from wam_jax.config import load
+from wam_jax.data.loader import TrainData
+from wam_jax.data.store import open_store
 from wam_jax.errors import InputError
 
 CONFIG = """
@@ -39,29 +42,88 @@ def config_file(tmp_path) -> str:
     return str(path)
 
 
+BUDGET = "--config.data.batching.max_tokens=36"
+FIELDS = {
+    "mode", "step_seconds_median", "slots_per_step", "tokens_per_step", "real_tokens_per_second", "utilisation",
+    "utilisation_by_stream", "expected_utilisation", "rectangle_tokens_per_step", "compile_seconds", "compiled_shapes",
+    "peak_memory", "largest_loss_difference",
+}  # fmt: skip
+
+
 def test_modes_are_measured_on_the_same_draws(config_file, tmp_path, capsys):
     out = tmp_path / "out.json"
-    code = benchmark.main(["--config", config_file, "--modes", "padded,packed", "--steps", "2", "--out", str(out)])
+    words = ["--config", config_file, "--modes", "padded,packed:best_fit", "--steps", "2", "--out", str(out), BUDGET]
+    code = benchmark.main(words)
     report = json.loads(out.read_text())
     padded, packed = report["modes"]
     assert code == 0
+    assert padded.keys() == packed.keys() == FIELDS
     assert report["losses_equal"]
     assert "equal to 0.0001 in all modes" in capsys.readouterr().out
-    assert [padded["mode"], packed["mode"]] == ["padded", "packed"]
+    assert [padded["mode"], packed["mode"]] == ["padded", "packed:best_fit"]
     assert padded["tokens_per_step"] == packed["tokens_per_step"] > 0
     assert padded["utilisation"] == pytest.approx(padded["tokens_per_step"] / padded["slots_per_step"])
     assert packed["step_seconds_median"] > 0
     assert packed["compiled_shapes"] == 1
+    assert padded["utilisation_by_stream"].keys() == {"video", "action", "text"}
+    counts = report["tokens_per_step"]
+    assert counts["padded"] == padded["rectangle_tokens_per_step"] <= padded["slots_per_step"]
+    assert counts["packed"] == packed["tokens_per_step"]
+    assert counts["ratio"] == counts["packed"] / counts["padded"] < 1
 
 
-def test_an_unknown_mode_is_refused(config_file):
-    with pytest.raises(InputError, match="--modes = 'ragged': must be of strict, padded"):
-        benchmark.main(["--config", config_file, "--modes", "padded,ragged"])
+def test_the_counts_are_those_of_the_padded_stream(config_file):
+    """Two steps of B = 2 over the first shuffled lengths, by hand."""
+    config = load(config_file, []).config
+    store = open_store(config.data.store)
+    counts = compare_counts(config, store, ranks=1, steps=2)
+    planner = TrainData(mode_config(config, "padded"), store, rows=range(1)).planner
+    rows = [planner.plan(step).draws.num_frames[0, 0].tolist() for step in range(2)]
+    tokens = 2 * (1 + 2)  # A frame is one token of video and two of action, in two copies.
+    assert counts.padded == tokens * sum(2 * max(row) for row in rows) / 2
+    assert counts.packed == tokens * sum(map(sum, rows)) / 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--modes", "padded,ragged"],
+            "--modes = 'ragged': must be of strict, padded, bucket, packed, packed:in_order",
+        ),
+        (["--modes", "packed:best"], "--modes = 'packed:best': must be of strict"),
+        (
+            ["--modes", "packed,packed:best_fit"],
+            "--modes = 'packed:best_fit': needs a budget; give --config.data.batch",
+        ),
+        (["--steps", "0"], "--steps = 0: at least 1"),
+        (["--planner-only", "--episodes", "0"], "--episodes = 0: at least 1"),
+        (["--planner-only", "--episodes", "99"], "--episodes = 99: at least 4096, an update of 512 ranks"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(config_file, words, message):
+    with pytest.raises(InputError) as error:
+        benchmark.main(["--config", config_file, *words])
+    assert message in str(error.value)
+
+
+def test_packed_ignores_the_budget_that_its_packers_keep(config_file):
+    config = load(config_file, [BUDGET]).config
+    batching = {name: mode_config(config, name).data.batching for name in ("packed", "packed:in_order", "padded")}
+    assert (batching["packed"].max_tokens, batching["packed"].packer) == (None, None)
+    assert (batching["packed:in_order"].max_tokens, batching["packed:in_order"].packer) == (36, "in_order")
+    assert batching["padded"].max_tokens is None
+
+
+def test_a_mode_that_does_not_go_with_the_recipe_is_refused(config_file):
+    routes = "--config.data.routing.routes=(('real_demo','joint',1),('real_demo','video_conditioned_action',1))"
+    program = "--config.policy.program=generalist_joint_denoising"
+    order = "--config.data.sample_construction.sample_order_mode=replacement"
+    with pytest.raises(InputError, match="mode = 'bucket': routes fix who trains"):
+        benchmark.main(["--config", config_file, "--modes", "padded,bucket", routes, program, order])
 
 
 def test_strict_accumulates_single_samples_to_the_same_update(config_file):
-    from wam_jax.config import load
-
     config = load(config_file, []).config
     strict = mode_config(config, "strict")
     assert (strict.data.train_batch_size, strict.training.gradient_accumulation_steps) == (1, 2)

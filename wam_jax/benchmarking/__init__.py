@@ -1,1 +1,1 @@
-"""Measurements of batching: step times of the modes on the same draws, and how densely the packers pack."""
+"""Measurements of batching: step times of the modes on the same draws, density of packing, scale of planning."""

@@ -11,9 +11,11 @@ import numpy as np
 
 from wam_jax.data.batching.dealing import balanced, in_order
 from wam_jax.data.batching.packing import Packer, pack
+from wam_jax.errors import InputError
 
 CAPACITY, SHORTEST, MEAN, SIGMA = 4096, 64, 880, 0.8
 LOGICAL_BATCH, MICROBATCH = 256, 8
+_RANKS, _BATCHES, _UPDATES = (64, 512), 400, 20
 PACKERS: tuple[Packer, ...] = ("in_order", "first_fit", "best_fit")
 
 
@@ -65,10 +67,17 @@ def measure_dealing(lengths: np.ndarray, *, ranks: int, updates: int) -> list[Pa
     return results
 
 
-def planner_report(*, episodes: int) -> list[dict[str, object]]:
-    """All measurements of `--planner-only`, as rows."""
+def packing_report(*, episodes: int) -> list[dict[str, object]]:
+    """All measurements of packing and dealing, as rows.
+
+    Raises:
+        InputError: there are too few episodes for one update.
+    """
+    least = max(_RANKS) * MICROBATCH
+    if episodes < least:
+        raise InputError("--episodes", episodes, f"at least {least}, an update of {max(_RANKS)} ranks")
     lengths = synthetic_lengths(episodes)
-    results = measure_packers(lengths, batches=400)
-    for ranks in (64, 512):
-        results += measure_dealing(lengths, ranks=ranks, updates=20)
+    results = measure_packers(lengths, batches=min(_BATCHES, episodes // LOGICAL_BATCH))
+    for ranks in _RANKS:
+        results += measure_dealing(lengths, ranks=ranks, updates=min(_UPDATES, episodes // (ranks * MICROBATCH)))
     return [asdict(result) for result in results]
