@@ -2,7 +2,10 @@
 
 Arguments, configuration and run directory are checked here, before the seconds that importing the numerical stack
 takes; `wam_jax.training.run` does the rest. What cannot work is said in one line, with exit code 2. Other exit codes:
-0 the run is complete, or SIGTERM stopped it and it is saved; 1 an update was not finite; 130 Ctrl-C (saved as well).
+0 the run is complete, or SIGTERM stopped it and it is saved; 1 an update was not finite, or another process of the run
+failed; 130 Ctrl-C (saved as well).
+
+Started once for every process of a run on several hosts or GPUs (`wam_jax.training.cluster`), it is one run.
 """
 
 import argparse
@@ -35,12 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         workdir=arguments.workdir,
         resume_from=arguments.resume_from,
         initialize_from=arguments.initialize_weights_from,
+        new_data_phase=arguments.new_data_phase,
     )
     from wam_jax.data.store import open_store
-    from wam_jax.training.run import train
+    from wam_jax.training.cluster import connected
 
-    store = open_store(loaded.config.data.store)
-    return train(loaded, start, store, world_size=arguments.expected_world_size)
+    with connected(heartbeat_seconds=loaded.config.trainer.heartbeat_seconds):
+        from wam_jax.training.run import train
+
+        store = open_store(loaded.config.data.store)
+        return train(loaded, start, store, world_size=arguments.expected_world_size)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,6 +70,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--resume-from", metavar="RUN_OR_STEP", help="continue a run, or one of its checkpoints/STEP")
     parser.add_argument(
         "--initialize-weights-from", metavar="RUN_OR_STEP", help="start a new run with a checkpoint's parameters"
+    )
+    parser.add_argument(
+        "--new-data-phase",
+        action="store_true",
+        help="with --resume-from: keep parameters, optimizer and step, and go on with draws of its own (other data)",
     )
     parser.add_argument("--expected-world-size", type=int, metavar="N", help="refuse to start on other than N devices")
     return parser

@@ -17,6 +17,7 @@ from wam_jax.training.loop import Loop
 from wam_jax.training.mesh import make_mesh
 from wam_jax.training.metrics import MetricsFile, Row, truncate_rows
 from wam_jax.training.optimizer import Optimizer, make_optimizer
+from wam_jax.training.phases import DataPhase
 from wam_jax.training.programs import Programs, build_programs
 from wam_jax.training.sinks import Recorder
 from wam_jax.training.start import METRICS_FILE
@@ -78,6 +79,7 @@ def run_loop(
     step: int,
     *,
     act: Callable[[Row], None] = lambda _: None,
+    phase: DataPhase = DataPhase(),  # noqa: B008 - a frozen value
     **changes: Any,
 ) -> tuple[TrainState, int, list[Row]]:
     """Runs the loop in a directory, as the command does; returns state, step and the rows of this start."""
@@ -98,6 +100,7 @@ def run_loop(
             steps=rig.data.steps,
             held_out=rig.data.validation(),
             samples_per_update=rig.data.draws_per_step,
+            phase=phase,
             recorder=recorder,
             checkpoints=checkpoints,
             meta=lambda done: {"step": done},

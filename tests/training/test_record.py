@@ -9,6 +9,7 @@ import pytest
 from tests.support.runs import tiny_config
 from wam_jax.errors import InputError
 from wam_jax.training.locate import CheckpointRef, Json
+from wam_jax.training.phases import DataPhase
 from wam_jax.training.record import changed_fields, check_contract, checkpoint_meta, run_record, write_run_record
 from wam_jax.training.start import Start
 
@@ -55,8 +56,9 @@ def test_another_run_knows_its_parent() -> None:
 
 
 def test_a_checkpoint_knows_the_position_in_the_data() -> None:
-    meta = checkpoint_meta(record(fresh()), {"seed": 0}, samples_per_update=6)(5)
-    assert (meta["step"], meta["next_draw"], meta["run_id"], meta["data_contract"]) == (5, 30, "id", {"seed": 0})
+    meta = checkpoint_meta(record(fresh()), {"seed": 0}, DataPhase(1, 3, 100), samples_per_update=6)(5)
+    assert (meta["step"], meta["next_draw"], meta["run_id"], meta["data_contract"]) == (5, 630, "id", {"seed": 0})
+    assert DataPhase(**meta["data_phase"]) == DataPhase(1, 3, 100)
 
 
 def test_a_record_is_written_as_json(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_a_directory_with_files_of_others_is_free(tmp_path: Path) -> None:
     assert plan_start("a", workdir=str(tmp_path)).workdir == tmp_path
 
 
-def refused(name: str = "a", **options: str) -> str:
+def refused(name: str = "a", **options: Any) -> str:
     with pytest.raises(InputError) as error:
         plan_start(name, **options)
     return str(error.value)
@@ -77,6 +78,13 @@ def test_the_two_flags_exclude_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["workdir", "resume_from", "initialize_from"])
 def test_an_option_from_an_unset_variable_is_refused(option: str) -> None:
     assert "is empty; give a directory" in refused(**{option: ""})
+
+
+def test_a_new_data_phase_needs_a_run_that_goes_on(tmp_path: Path) -> None:
+    assert refused(new_data_phase=True).startswith("--new-data-phase = True: needs --resume-from")
+    run = make_run(tmp_path / "r", 4)
+    assert plan_start("a", resume_from=run, new_data_phase=True).new_data_phase
+    assert not plan_start("a", resume_from=run).new_data_phase
 
 
 def test_a_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:

@@ -248,10 +248,14 @@ class ValidationConfig:
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """How the devices are laid out. `mesh` is (data, fsdp); -1 takes what is left."""
+    """How the devices are laid out. `mesh` is (data, fsdp); -1 takes what is left.
+
+    A process of the run that gives no sign of life for `heartbeat_seconds` counts as dead, and the others end.
+    """
 
     batch_adapter: Literal["latents"] = "latents"
     mesh: tuple[int, int] = (-1, 1)
+    heartbeat_seconds: int = 100
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from jax.sharding import Mesh
 from wam_jax.config.schema import TrainingConfig
 from wam_jax.data.transport import RowBatch
 from wam_jax.training.checkpoint import CheckpointWriter
-from wam_jax.training.interrupt import StopRequest
+from wam_jax.training.interrupt import StopRequest, Votes
 from wam_jax.training.locate import Json
 from wam_jax.training.mesh import put_rows
 from wam_jax.training.pending import Counts, Pending, PendingUpdates
+from wam_jax.training.phases import DataPhase
 from wam_jax.training.programs import Programs, Scalars
 from wam_jax.training.sinks import Recorder
 from wam_jax.training.state import TrainState
@@ -44,9 +45,10 @@ class Loop:
         config: the pace.
         mesh: the devices.
         programs: the compiled work.
-        steps: the updates from a given one on, without end.
+        steps: the steps of the stream of draws from a given one on, without end.
         held_out: the validation batches.
         samples_per_update: draws of an update.
+        phase: where in the stream of draws the updates are.
         recorder: takes the rows.
         checkpoints: takes the states.
         meta: what a checkpoint says of the run, by the updates done.
@@ -59,6 +61,7 @@ class Loop:
     steps: Callable[[int], Iterator[HostStep]]
     held_out: Sequence[RowBatch]
     samples_per_update: int
+    phase: DataPhase
     recorder: Recorder
     checkpoints: CheckpointWriter
     meta: Callable[[int], Json]
@@ -76,12 +79,15 @@ class Loop:
             self.recorder.write,
             leaf_names(state.params),
             samples_per_update=self.samples_per_update,
+            first_draw=self.phase.shift * self.samples_per_update,
             stop=self.config.nonfinite == "stop",
             log_every=self.config.log_every,
+            hear=self.stop.hear,
         )
+        votes = Votes(self.stop, self.mesh)
         self._save(state, step)
         self._rest(state, step)
-        steps = self.steps(step)
+        steps = self.steps(step + self.phase.shift)
         pending.restart_clock()
         while step < self.config.num_steps and not self.stop.requested:
             begun = time.perf_counter()
@@ -89,7 +95,7 @@ class Loop:
             waited = time.perf_counter() - begun
             state, metrics = self._update(state, host)
             step += 1
-            pending.add(Pending(step, metrics, host.counts, waited))
+            pending.add(Pending(step, metrics, host.counts, waited, votes.cast()))
             if self._is_due(step, self.config.checkpoint_every) or self._is_due(step, self.config.validate_every):
                 pending.drain()
                 self._rest(state, step)

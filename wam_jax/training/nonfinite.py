@@ -15,7 +15,13 @@ class NonFiniteError(RuntimeError):
 
 
 def check_finite(
-    step: int, loss: float, nonfinite: np.ndarray, names: Sequence[str], *, samples_per_update: int
+    step: int,
+    loss: float,
+    nonfinite: np.ndarray,
+    names: Sequence[str],
+    *,
+    samples_per_update: int,
+    first_draw: int = 0,
 ) -> None:
     """Passes a finite update.
 
@@ -25,6 +31,7 @@ def check_finite(
         nonfinite: bool[leaves], gradients that are not finite.
         names: of the leaves.
         samples_per_update: for the positions of the update's draws.
+        first_draw: of the first update.
     Raises:
         NonFiniteError: naming the draws and the first parameters.
     """
@@ -32,7 +39,7 @@ def check_finite(
         return
     found = [name for name, bad in zip(names, nonfinite, strict=True) if bad]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    first = (step - 1) * samples_per_update
+    first = first_draw + (step - 1) * samples_per_update
     raise NonFiniteError(
         f"update {step} is not finite (loss {loss:g}; draws {first} to {first + samples_per_update - 1}): gradients of "
         f"{len(found)} of {len(names)} parameters: {', '.join(found[:_SHOWN]) or 'none'}{more}. It was not applied. "

@@ -51,12 +51,14 @@ class Pending:
         metrics: its numbers, on the device.
         counts: its size.
         wait_seconds: how long the host waited for its data.
+        vote: what the processes have been asked by then, on the device (`wam_jax.training.interrupt`).
     """
 
     step: int
     metrics: Scalars
     counts: Counts
     wait_seconds: float
+    vote: jax.Array | int = 0
 
 
 class PendingUpdates:
@@ -68,19 +70,24 @@ class PendingUpdates:
         leaves: Sequence[str],
         *,
         samples_per_update: int,
+        first_draw: int = 0,
         stop: bool,
         log_every: int,
+        hear: Callable[[int], None] = lambda _: None,
     ) -> None:
         """
         Args:
             write: takes the rows.
             leaves: names of the parameters.
             samples_per_update: draws of an update.
+            first_draw: of the first update.
             stop: whether an update that is not finite ends the run.
             log_every: every how many updates one is written.
+            hear: takes the vote of every update.
         """
         self._write, self._leaves = write, leaves
-        self._samples, self._stop, self._log_every = samples_per_update, stop, log_every
+        self._samples, self._stop, self._log_every, self._hear = samples_per_update, stop, log_every, hear
+        self._first_draw = first_draw
         self._queue: deque[Pending] = deque()
         self.restart_clock()
 
@@ -105,11 +112,19 @@ class PendingUpdates:
 
     def _finish(self, update: Pending) -> None:
         values: dict[str, np.ndarray] = jax.device_get(update.metrics)
+        self._hear(int(update.vote))
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
         nonfinite = values.pop("nonfinite")
         if self._stop:
-            check_finite(update.step, float(values["loss"]), nonfinite, self._leaves, samples_per_update=self._samples)
+            check_finite(
+                update.step,
+                float(values["loss"]),
+                nonfinite,
+                self._leaves,
+                samples_per_update=self._samples,
+                first_draw=self._first_draw,
+            )
         if update.step % self._log_every == 0:
             self._write(_row(update, {name: value.item() for name, value in values.items()}, seconds))
 

@@ -17,6 +17,7 @@ from wam_jax.config.schema import Config
 from wam_jax.errors import InputError
 from wam_jax.training import environment
 from wam_jax.training.locate import CheckpointRef, Json
+from wam_jax.training.phases import DataPhase
 from wam_jax.training.start import RUN_FILE, Start
 
 _FORMAT = 1
@@ -72,12 +73,15 @@ def write_run_record(workdir: Path, record: Json) -> None:
     replace_text(workdir / RUN_FILE, json.dumps(record, indent=1) + "\n")
 
 
-def checkpoint_meta(record: Json, contract: Json, *, samples_per_update: int) -> Callable[[int], Json]:
+def checkpoint_meta(
+    record: Json, contract: Json, phase: DataPhase, *, samples_per_update: int
+) -> Callable[[int], Json]:
     """What a checkpoint says of its run, as a function of the updates done.
 
     Args:
         record: of the run.
         contract: what decides which draws make which update (`TrainData.contract`).
+        phase: where in the stream of draws the run is.
         samples_per_update: draws of an update.
     """
     fixed = {
@@ -85,8 +89,9 @@ def checkpoint_meta(record: Json, contract: Json, *, samples_per_update: int) ->
         **{name: record[name] for name in ("run_id", "name", "parent", "config")},
         "overrides": record["launches"][-1]["overrides"],
         "data_contract": contract,
+        "data_phase": dataclasses.asdict(phase),
     }
-    return lambda step: fixed | {"step": step, "next_draw": step * samples_per_update}
+    return lambda step: fixed | {"step": step, "next_draw": (step + phase.shift) * samples_per_update}
 
 
 def parent_of(start: Start, source_meta: Json | None) -> Json | None:
@@ -110,7 +115,10 @@ def check_contract(ref: CheckpointRef, meta: Json, contract: Json) -> None:
         if stored.get(name) != own.get(name)
     ]
     if differences:
-        remedy = f"the data differ ({'; '.join(differences)}); restore them, or start anew by --initialize-weights-from"
+        remedy = (
+            f"the data differ ({'; '.join(differences)}); restore them, or keep parameters, optimizer and step but "
+            "draw anew by --new-data-phase, or start a new run with the parameters by --initialize-weights-from"
+        )
         raise InputError(ref.flag, str(ref.path), remedy)
 
 

@@ -6,7 +6,6 @@ allocated, and until the run record is written nothing is on disk, so that whate
 
 import dataclasses
 import functools
-import sys
 from pathlib import Path
 
 import jax
@@ -22,6 +21,7 @@ from wam_jax.model import model_config
 from wam_jax.policies.base import check_batching_mode
 from wam_jax.policies.dual_expert import DualExpertPolicy, policy_from_config
 from wam_jax.training.checkpoint import CheckpointWriter, read_meta, restore_params, restore_state
+from wam_jax.training.cluster import check_alike, is_main, meet, say
 from wam_jax.training.interrupt import StopRequest
 from wam_jax.training.locate import Json, unfinished
 from wam_jax.training.loop import Loop
@@ -29,6 +29,7 @@ from wam_jax.training.mesh import AXES, check_world_size, make_mesh, process_row
 from wam_jax.training.metrics import MetricsFile, read_rows, truncate_rows
 from wam_jax.training.nonfinite import NonFiniteError
 from wam_jax.training.optimizer import Optimizer, make_optimizer
+from wam_jax.training.phases import DataPhase, next_phase
 from wam_jax.training.plots import PLOT_FILE, draw_report
 from wam_jax.training.programs import Programs, build_programs
 from wam_jax.training.ranks import on_each_rank
@@ -55,6 +56,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     """
     config, steps = loaded.config, loaded.config.training.num_steps
     check_world_size(world_size)
+    check_alike(_facts(config, start))
     read_rows(start.workdir / METRICS_FILE)  # A damaged file is refused here; it is cut when the loop starts.
     mesh = make_mesh(config.trainer.mesh)
     step = start.resume.step if start.resume else 0
@@ -62,16 +64,16 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
         raise InputError("training.num_steps", steps, f"the checkpoint is at step {step} already; give more")
     source_meta = read_meta(start.source) if start.source else None
     resumed = source_meta if start.resume else None
-    data = open_data(config, store, mesh, resumed=resumed)
-    if start.resume and resumed:
-        check_contract(start.resume, resumed, data.contract())
+    data = open_data(config, store, mesh, resumed=None if start.new_data_phase else resumed)
+    phase = data_phase(start, resumed, data)
     policy = make_policy(config, store)
     optimizer = make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
     state = first_state(start, abstract, policy, optimizer, seed=config.seed)
 
     record = describe(loaded, start, store, abstract, source_meta, data.shapes.summary())
-    write_run_record(start.workdir, record)
+    if is_main():
+        write_run_record(start.workdir, record)
     programs = compiled_programs(policy, optimizer, abstract, data)
     compile_ahead(programs, state, data.empty_batches(), mesh)
     with (
@@ -86,9 +88,10 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
             steps=data.steps,
             held_out=data.validation(),
             samples_per_update=data.draws_per_step,
+            phase=phase,
             recorder=recorder,
             checkpoints=checkpoints,
-            meta=checkpoint_meta(record, data.contract(), samples_per_update=data.draws_per_step),
+            meta=checkpoint_meta(record, data.contract(), phase, samples_per_update=data.draws_per_step),
             stop=stop,
         )
         try:
@@ -100,8 +103,15 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
         say(f"stopped at step {step} and saved; go on by --resume-from {start.workdir}")
         return stop.exit_code
     strips = held_out_strips(config, store, mesh, policy, state, data)
-    report(start.workdir, record, strips, sigma=config.validation.report_sigma)
+    if is_main():
+        report(start.workdir, record, strips, sigma=config.validation.report_sigma)
     return 0
+
+
+def _facts(config: Config, start: Start) -> dict[str, str]:
+    """What all processes of a run must have been given alike."""
+    source = str(start.source.path) if start.source else ""
+    return {"--config": repr(config), "--workdir": str(start.workdir), "the checkpoint to start from": source}
 
 
 def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None = None) -> TrainData:
@@ -117,6 +127,24 @@ def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None 
             verify_episode(store, episode)
     data.validation()
     return data
+
+
+def data_phase(start: Start, resumed: Json | None, data: TrainData) -> DataPhase:
+    """Where in the stream of draws to go on.
+
+    Raises:
+        InputError: the data are not those of the checkpoint, and nobody asked for a new phase.
+    """
+    if start.resume is None or resumed is None:
+        return DataPhase()
+    before = DataPhase(**resumed.get("data_phase", {}))
+    if not start.new_data_phase:
+        check_contract(start.resume, resumed, data.contract())
+        return before
+    sizes = {"draws_per_epoch": data.draws_per_epoch, "draws_per_step": data.draws_per_step}
+    phase = next_phase(before, start.resume.step, **sizes)
+    say(f"data phase {phase.number} begins at step {phase.from_step}, with draws of its own")
+    return phase
 
 
 def make_policy(config: Config, store: Store) -> DualExpertPolicy:
@@ -202,14 +230,22 @@ def config_line(record: Json) -> str:
 
 
 def open_recorder(start: Start, *, num_steps: int, step: int) -> Recorder:
-    """Where rows go, after what lies beyond `step` has been taken back: rows, points of curves, checkpoints."""
-    kept = -1
+    """Where rows go, after what lies beyond `step` has been taken back: rows, points of curves, checkpoints.
+
+    Process 0 does it for all; nobody returns before it is done.
+    """
+    kept, path = -1, start.workdir / METRICS_FILE
     if start.record and start.resume:
         kept = step
-        for path in set_newer_aside(start.resume):
-            say(f"a newer checkpoint was set aside: {path}")
-    path = start.workdir / METRICS_FILE
-    earlier = truncate_rows(path, step=kept)
+    earlier = [row for row in read_rows(path) if row["step"] <= kept]
+    meet("all processes have read the rows")
+    if not is_main():
+        meet("process 0 has made room")
+        return Recorder([], earlier=earlier)
+    for moved in set_newer_aside(start.resume) if start.record and start.resume else ():
+        say(f"a newer checkpoint was set aside: {moved}")
+    truncate_rows(path, step=kept)
+    meet("process 0 has made room")
     curves = TensorBoard(start.workdir / "tensorboard", kept=kept)
     return Recorder([MetricsFile(path), curves, ProgressBar(total=num_steps, done=step)], earlier=earlier)
 
@@ -235,8 +271,3 @@ def report(workdir: Path, record: Json, strips: list[Strip], *, sigma: float) ->
     draw_report(workdir / PLOT_FILE, rows, strips, title=record["name"], sigma=sigma)
     print(table(summary))
     say(f"wrote report.json and {PLOT_FILE} to {workdir}")
-
-
-def say(line: str) -> None:
-    """One line to the user, beside the progress bar."""
-    print(line, file=sys.stderr, flush=True)

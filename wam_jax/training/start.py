@@ -28,6 +28,7 @@ class Start:
         resume: the checkpoint whose full state is continued, or None.
         initialize: the checkpoint whose parameters are taken, or None.
         record: content of the `run.json` that is continued in place, or None.
+        new_data_phase: whether the resumed run goes on with draws of its own (`wam_jax.training.phases`).
     """
 
     workdir: Path
@@ -35,6 +36,7 @@ class Start:
     resume: CheckpointRef | None
     initialize: CheckpointRef | None
     record: Json | None
+    new_data_phase: bool = False
 
     @property
     def source(self) -> CheckpointRef | None:
@@ -48,7 +50,12 @@ class Start:
 
 
 def plan_start(
-    name: str, *, workdir: str | None = None, resume_from: str | None = None, initialize_from: str | None = None
+    name: str,
+    *,
+    workdir: str | None = None,
+    resume_from: str | None = None,
+    initialize_from: str | None = None,
+    new_data_phase: bool = False,
 ) -> Start:
     """Checks the options of a start against what is on disk.
 
@@ -57,6 +64,7 @@ def plan_start(
         workdir: `--workdir`.
         resume_from: `--resume-from`.
         initialize_from: `--initialize-weights-from`.
+        new_data_phase: `--new-data-phase`.
     Raises:
         InputError: options exclude each other, a checkpoint is not there, or the directory belongs to another run or
             cannot be written to.
@@ -66,6 +74,8 @@ def plan_start(
             raise InputError(flag, given, "is empty; give a directory, or leave the option out")
     if resume_from and initialize_from:
         raise InputError(_RESUME, resume_from, f"excludes {_INITIALIZE}; keep one: full state, or parameters only")
+    if new_data_phase and not resume_from:
+        raise InputError("--new-data-phase", new_data_phase, f"needs {_RESUME}, the run that goes on with other draws")
     resume = find_checkpoint(resume_from, flag=_RESUME) if resume_from else None
     initialize = find_checkpoint(initialize_from, flag=_INITIALIZE) if initialize_from else None
     directory = Path(workdir) if workdir else (resume.run if resume else _named_directory(name))
@@ -74,14 +84,14 @@ def plan_start(
     record = _held_run(directory)
     if not in_place:
         _check_free(directory, record, resume)
-        return Start(directory.absolute(), uuid.uuid4().hex[:12], resume, initialize, None)
+        return Start(directory.absolute(), uuid.uuid4().hex[:12], resume, initialize, None, new_data_phase)
     if record is None:
         raise InputError(_RESUME, resume_from, f"its {RUN_FILE} is missing; give another --workdir to branch off")
     if record["name"] != name:
         raise InputError(
             "name", name, f"{directory} holds the run {record['name']!r}; use its config or another --workdir"
         )
-    return Start(directory.absolute(), record["run_id"], resume, None, record)
+    return Start(directory.absolute(), record["run_id"], resume, None, record, new_data_phase)
 
 
 def set_newer_aside(ref: CheckpointRef) -> list[Path]:
