@@ -20,7 +20,7 @@ from wam_jax.data.conversion.arrays import read_npz, read_safetensors
 from wam_jax.data.conversion.canvas import View, lay_out
 from wam_jax.data.conversion.content import STRIDE, Content, Listed
 from wam_jax.data.conversion.lerobot_meta import json_lines
-from wam_jax.data.conversion.paths import local_copy
+from wam_jax.data.conversion.paths import files_below, local_copy
 from wam_jax.data.conversion.sidecar import default_record
 from wam_jax.data.conversion.timeline import Timeline
 from wam_jax.data.manifest import EncoderRecord
@@ -109,7 +109,7 @@ class Folder:
 
     @cached_property
     def _files(self) -> list[epath.Path]:
-        return sorted(path for path in epath.Path(self.root).rglob("*") if path.suffix in SUFFIXES)
+        return [path for path in files_below(epath.Path(self.root)) if path.suffix in SUFFIXES]
 
     @cached_property
     def _about(self) -> dict[str, dict[str, Any]]:

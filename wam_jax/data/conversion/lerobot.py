@@ -70,6 +70,7 @@ class LeRobot:
 
     def episodes(self) -> Sequence[Listed]:
         cameras = tuple(view.camera for view in self.canvas.views)
+        self.info.check_columns(self.action_key, self.state_key)
         return [self._listed(entry) for entry in read_entries(epath.Path(self.root), self.info, cameras)]
 
     def control(self, listed: Listed) -> tuple[np.ndarray, np.ndarray | None]:

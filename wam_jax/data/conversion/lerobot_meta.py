@@ -44,6 +44,12 @@ class Info:
         kinds = {name: item for name, item in self.features.items() if isinstance(item, dict)}
         return {name: _size(name, item) for name, item in kinds.items() if item.get("dtype") in ("video", "image")}
 
+    def check_columns(self, action: str, state: str | None) -> None:
+        """Raises InputError where the rows have no such columns."""
+        for flag, name in (("--action-key", action), ("--state-key", state)):
+            if name is not None and name not in self.features:
+                raise InputError(flag, name, f"one of {', '.join(sorted(self.features))}")
+
     def is_video(self, camera: str) -> bool:
         """Whether a camera's frames lie in video files; else they are images in the rows."""
         return self.features[camera]["dtype"] == "video"

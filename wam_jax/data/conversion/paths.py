@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -40,6 +41,27 @@ def inside(path: str, *, where: str) -> str:
     if parts.is_absolute() or ".." in parts.parts or "://" in path or "\\" in path or not path:
         raise InputError(where, path, "a relative path inside the source")
     return path
+
+
+def files_below(root: epath.Path) -> Iterator[epath.Path]:
+    """All files of a directory and those below it, in the order of their names; hidden ones are left out."""
+    for path in sorted(root.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from files_below(path)
+        else:
+            yield path
+
+
+def directories_with(root: epath.Path, marker: str) -> Iterator[epath.Path]:
+    """Directories that hold the file `marker`, in the order of their names; none of them is looked into."""
+    if root.joinpath(marker).exists():
+        yield root
+        return
+    for path in sorted(root.iterdir()):
+        if path.is_dir() and not path.name.startswith("."):
+            yield from directories_with(path, marker)
 
 
 def open_parquet(path: epath.Path) -> pq.ParquetFile:

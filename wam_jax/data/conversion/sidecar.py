@@ -19,7 +19,7 @@ from etils import epath
 from wam_jax.data.conversion.canvas import Canvas, View, lay_out
 from wam_jax.data.conversion.content import STRIDE, Content, Listed
 from wam_jax.data.conversion.lerobot_meta import INFO, Entry, Info, read_entries, read_info
-from wam_jax.data.conversion.paths import local_copy
+from wam_jax.data.conversion.paths import directories_with, local_copy
 from wam_jax.data.conversion.payload import LatentPayload, open_payload, read_text
 from wam_jax.data.conversion.rows import episode_rows, matrix
 from wam_jax.data.conversion.timeline import Timeline
@@ -128,10 +128,8 @@ class SideCar:
     @cached_property
     def _repos(self) -> dict[str, Info]:
         root = epath.Path(self.root)
-        if root.joinpath(INFO).exists():
-            return {"": read_info(root)}
-        found = sorted(path.parent.parent for path in root.rglob("info.json") if path.parent.name == "meta")
-        return {str(path.relative_to(root)): read_info(path) for path in found}
+        found = list(directories_with(root, INFO))
+        return {"" if path == root else str(path.relative_to(root)): read_info(path) for path in found}
 
     @cached_property
     def _cameras(self) -> tuple[str, ...]:
@@ -150,6 +148,7 @@ class SideCar:
 
     def _windows_of(self, repo: str) -> Iterator[Window]:
         root, info = epath.Path(self.root) / repo, self._repos[repo]
+        info.check_columns(self.action_key, self.state_key)
         entries = {entry.index: entry for entry in read_entries(root, info, ())}
         for path in sorted(self._latents(repo).glob(f"chunk-*/{self._cameras[0]}/*.pth")):
             match = _WINDOW.fullmatch(path.name)

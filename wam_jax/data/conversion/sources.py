@@ -1,11 +1,12 @@
 """Which source a directory is, and opening it as the options say."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from etils import epath
 
-from wam_jax.data.conversion.canvas import parse_view
+from wam_jax.data.conversion.canvas import View, parse_view
 from wam_jax.data.conversion.content import Source
 from wam_jax.data.conversion.dynamics import MANIFEST, Dynamics
 from wam_jax.data.conversion.encoders import check_record
@@ -13,6 +14,7 @@ from wam_jax.data.conversion.folder import SUFFIXES, Folder
 from wam_jax.data.conversion.lerobot import LeRobot
 from wam_jax.data.conversion.lerobot_meta import INFO
 from wam_jax.data.conversion.options import Options
+from wam_jax.data.conversion.paths import directories_with, files_below
 from wam_jax.data.conversion.sidecar import SideCar
 from wam_jax.data.conversion.timeline import Timeline
 from wam_jax.data.jsonio import from_json
@@ -29,16 +31,12 @@ def find_layout(root: epath.Path, latents: str) -> str:
         raise InputError("source", str(root), f"a directory: {_KINDS}")
     if root.joinpath(MANIFEST).exists():
         return "dynamics"
-    infos = (
-        [root / INFO]
-        if root.joinpath(INFO).exists()
-        else [p for p in root.rglob("info.json") if p.parent.name == "meta"]
-    )
-    if any(info.parent.parent.joinpath(latents).is_dir() for info in infos):
+    repositories = list(directories_with(root, INFO))
+    if any(path.joinpath(latents).is_dir() for path in repositories):
         return "sidecar"
-    if root.joinpath(INFO).exists():
+    if root in repositories:
         return "lerobot"
-    if any(path.suffix in SUFFIXES for path in root.rglob("*")):
+    if any(path.suffix in SUFFIXES for path in files_below(root)):
         return "folder"
     raise InputError("source", str(root), _KINDS)
 
@@ -54,59 +52,82 @@ def open_source(options: Options, cache: Path) -> Source:
     """
     root = epath.Path(options.source).expanduser()
     layout = find_layout(root, options.latents) if options.layout == "auto" else options.layout
-    name = options.name or root.name or root.resolve().name
-    views = tuple(parse_view(text) for text in options.camera)
-    timeline = Timeline(options.frame_stride, options.action_rows, options.action_shift)
-    record = read_record(options.latents_record) if options.latents_record else None
-    action = options.action_key
-    match layout:
-        case "lerobot":
-            return LeRobot(
-                root=str(root),
-                name=name,
-                views=views,
-                timeline=timeline,
-                action_key=action or _COLUMNS[0],
-                state_key=_state(options, _COLUMNS[1]),
-                fit=options.fit,
-                cache=cache,
-            )
-        case "sidecar":
-            return SideCar(
-                root=str(root),
-                name=name,
-                views=views,
-                timeline=timeline,
-                action_key=action or _COLUMNS[0],
-                state_key=_state(options, _COLUMNS[1]),
-                latents_dir=options.latents,
-                record=record,
-                empty_text_file=options.empty_text,
-                cache=cache,
-            )
-        case "dynamics":
-            return Dynamics(
-                root=str(root),
-                name=name,
-                actions_per_frame=options.actions_per_frame,
-                fps=options.fps,
-                state_key=options.state_key or None,
-                record=record,
-                cache=cache,
-            )
-        case _:
-            return Folder(
-                root=str(root),
-                name=name,
-                views=views,
-                timeline=timeline,
-                action_key=action or _ARRAYS[0],
-                state_key=_state(options, _ARRAYS[1]),
-                actions_per_frame=options.actions_per_frame,
-                fps=options.fps,
-                record=record,
-                cache=cache,
-            )
+    place = _Place(str(root), options.name or root.name or root.resolve().name, cache)
+    return {"lerobot": _lerobot, "sidecar": _sidecar, "dynamics": _dynamics, "folder": _folder}[layout](options, place)
+
+
+@dataclass(frozen=True)
+class _Place:
+    root: str
+    name: str
+    cache: Path
+
+
+def _lerobot(options: Options, place: _Place) -> LeRobot:
+    return LeRobot(
+        root=place.root,
+        name=place.name,
+        views=_views(options),
+        timeline=_timeline(options),
+        action_key=options.action_key or _COLUMNS[0],
+        state_key=_state(options, _COLUMNS[1]),
+        fit=options.fit,
+        cache=place.cache,
+    )
+
+
+def _sidecar(options: Options, place: _Place) -> SideCar:
+    return SideCar(
+        root=place.root,
+        name=place.name,
+        views=_views(options),
+        timeline=_timeline(options),
+        action_key=options.action_key or _COLUMNS[0],
+        state_key=_state(options, _COLUMNS[1]),
+        latents_dir=options.latents,
+        record=_record(options),
+        empty_text_file=options.empty_text,
+        cache=place.cache,
+    )
+
+
+def _dynamics(options: Options, place: _Place) -> Dynamics:
+    return Dynamics(
+        root=place.root,
+        name=place.name,
+        actions_per_frame=options.actions_per_frame,
+        fps=options.fps,
+        state_key=options.state_key or None,
+        record=_record(options),
+        cache=place.cache,
+    )
+
+
+def _folder(options: Options, place: _Place) -> Folder:
+    return Folder(
+        root=place.root,
+        name=place.name,
+        views=_views(options),
+        timeline=_timeline(options),
+        action_key=options.action_key or _ARRAYS[0],
+        state_key=_state(options, _ARRAYS[1]),
+        actions_per_frame=options.actions_per_frame,
+        fps=options.fps,
+        record=_record(options),
+        cache=place.cache,
+    )
+
+
+def _views(options: Options) -> tuple[View, ...]:
+    return tuple(parse_view(text) for text in options.camera)
+
+
+def _timeline(options: Options) -> Timeline:
+    return Timeline(options.frame_stride, options.action_rows, options.action_shift)
+
+
+def _record(options: Options) -> EncoderRecord | None:
+    return read_record(options.latents_record) if options.latents_record else None
 
 
 def _state(options: Options, usual: str) -> str | None:

@@ -70,6 +70,8 @@ class TorchFile:
         try:
             _check_directory(self.path)
             return zipfile.ZipFile(self.path)
+        except InputError:
+            raise
         except (OSError, ValueError, struct.error, zipfile.BadZipFile, NotImplementedError) as error:
             raise InputError(str(self.path), str(error), _COMPLETE) from None
 
