@@ -69,8 +69,8 @@ def test_utilisation_of_a_run_weighs_its_updates_by_their_slots() -> None:
 def test_a_start_says_what_it_compiles() -> None:
     assert shapes_text(SHAPES).splitlines() == [
         "2 shapes to compile; token slots expected to be real: 88% (video 90%)",
-        "   75% of calls: 4 samples a row in 9 video frames, 8 action frames, 7 text keys",
-        "   25% of calls: 4 samples a row in 90 video frames, 80 action frames, 7 text keys, 3 proprio keys",
+        "   75% of calls: rows of 4 in 9 video frames, 8 action frames, 7 text keys",
+        "   25% of calls: rows of 4 in 90 video frames, 80 action frames, 7 text keys, 3 proprio keys",
     ]
 
 

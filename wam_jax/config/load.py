@@ -47,17 +47,24 @@ def load(path: str, arguments: Sequence[str] = ()) -> LoadedConfig:
         InputError: the file cannot be run, or a field is unknown, missing, mistyped, out of range or unsupported.
     """
     changed = overrides.parse_overrides(arguments)
-    source = _read(path)
+    source = read_config(path)
     overrides.apply_overrides(source, changed)
     config = convert.to_config(source)
     validate(config)
     return LoadedConfig(config=config, path=path, overrides=changed)
 
 
-def _read(path: str) -> config_dict.ConfigDict:
-    name, colon, text = path.partition(":")
+def read_config(path: str | Path) -> config_dict.ConfigDict:
+    """What the `get_config` of a file returns, unchecked, for another config file to change.
+
+    Args:
+        path: of the file, with `:TEXT` behind it where its `get_config` takes one.
+    Raises:
+        InputError: the file is not there or cannot be run.
+    """
+    name, colon, text = str(path).partition(":")
     if not Path(name).is_file():
-        raise InputError("--config", path, "no such file")
+        raise InputError("--config", str(path), "no such file")
     try:
         get_config = runpy.run_path(name)["get_config"]
         config = get_config(text) if colon else get_config()

@@ -71,7 +71,7 @@ def shapes_text(shapes: Json) -> str:
     lines = [f"{count} {'shape' if count == 1 else 'shapes'} to compile; token slots expected to be real: {expected}"]
     for rung in shapes["rungs"]:
         sizes = ", ".join(f"{rung[name]} {name.replace('_', ' ')}" for name in _SIZES if rung[name])
-        lines.append(f"  {rung['calls']:4.0%} of calls: {rung['samples']} samples a row in {sizes}")
+        lines.append(f"  {rung['calls']:4.0%} of calls: rows of {rung['samples']} in {sizes}")
     return "\n".join(lines)
 
 
