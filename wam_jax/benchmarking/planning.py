@@ -1,8 +1,8 @@
 """What planning costs: a large synthetic index, many ranks, one worker process, and the thread that trains.
 
 The planner is the one that trains; only payloads are left out. A worker plans updates one after the other, chooses the
-rungs of their calls and hands over the counts of their tokens. Time and peak memory are the worker's own, imports
-included; the time of the main thread is the processor time that it spends to take an update.
+rungs of their calls and hands over the counts of their tokens. Its peak memory includes imports. Times are of the
+processor: what the worker spends to plan an update, and what the main thread spends to take one.
 """
 
 import dataclasses
@@ -52,8 +52,8 @@ class PlanningResult:
         ranks: of the run.
         draws_per_step: samples of an update.
         utilisation: real tokens over slots of the planned updates.
-        worker_step_milliseconds: of one update in the worker, median.
-        main_step_milliseconds: of the main thread's processor time an update, mean.
+        worker_step_milliseconds: processor time of the worker an update, median.
+        main_step_milliseconds: processor time of the main thread an update, mean.
         worker_peak_megabytes: of memory.
     """
 
@@ -83,11 +83,11 @@ class _Worker:
     shapes: Shapes
 
     def __call__(self, step: int) -> _Planned:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         draws, counts = self.planner.plan(step).draws, TokenCounts()
         for call in (draws[i] for i in range(len(draws.episode))):
             counts += count_tokens(call, self.shapes.rung(call), self.shapes.constants)
-        return _Planned(counts, time.perf_counter() - begun, peak_memory())
+        return _Planned(counts, time.thread_time() - begun, peak_memory())
 
 
 def synthetic_index(episodes: int) -> Index:
