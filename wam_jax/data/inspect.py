@@ -1,10 +1,12 @@
 """Shows what a trajectory store holds and whether it is sound.
 
-    python -m wam_jax.data.inspect STORE [--json] [--plot lengths.png] [--verify]
+    python -m wam_jax.data.inspect STORE [--json] [--plot lengths.png] [--verify] [--episode ID --picture ID.png]
 
 Prints episodes per task and split, the histogram of lengths, sizes and missing fields. Files, lengths, text and
-fingerprint are always checked; `--verify` reads every episode and checks its checksum and its arrays too. Ends with
-code 1 if anything is wrong, 2 if there is no store that this version reads.
+fingerprint are always checked. `--verify` reads every episode: it checks checksums and arrays, and looks for what hurts
+training: actions out of step with motion, the same episode twice, latents of another encoder, and actions that never
+change or are clipped. `--picture` draws one episode. Ends with code 1 if anything is wrong, 2 if there is no store that
+this version reads.
 """
 
 import argparse
@@ -17,9 +19,11 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from wam_jax import cli
+from wam_jax.data.inspection.findings import Finding, find
+from wam_jax.data.inspection.picture import draw_episode, find_episode
 from wam_jax.data.store import Store, open_store
 from wam_jax.data.survey import Survey, lengths_of, splits_of, survey
-from wam_jax.data.verify import find_problems
+from wam_jax.data.verify import find_problems, gather_sound
 from wam_jax.errors import InputError
 
 _BAR = 40
@@ -27,24 +31,49 @@ _BAR = 40
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the report; returns 1 if anything is wrong with the store."""
-    parser = argparse.ArgumentParser(prog="python -m wam_jax.data.inspect", description=__doc__.split("\n")[0])
-    parser.add_argument("store", help="a store directory, or embedded:NAME")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the lengths into this file")
-    parser.add_argument("--verify", action="store_true", help="read every episode: checksums and arrays")
-    options = parser.parse_args(arguments)
-    if options.plot:
-        _check_plot(options.plot)
+    options = _parser().parse_args(arguments)
+    for flag, path in (("--plot", options.plot), ("--picture", options.picture)):
+        if path:
+            _check_plot(flag, path)
+    if bool(options.picture) != bool(options.episode):
+        raise InputError("--picture", str(options.picture), "goes with --episode ID, and the other way round")
     store = open_store(options.store, check=False)
-    found = survey(store)
-    problems = list(find_problems(store, payloads=options.verify, progress=lambda rows: tqdm(rows, desc="verifying")))
+    if options.picture:
+        draw_episode(store, find_episode(store, options.episode), options.picture)
+    found, (problems, findings) = survey(store), _look(store, verify=options.verify)
+    problems += [finding.text for finding in findings if finding.problem]
+    notes = [finding.text for finding in findings if not finding.problem]
     if options.json:
-        print(json.dumps(dataclasses.asdict(found) | {"verified": options.verify, "problems": problems}, indent=1))
+        seen = {"verified": options.verify, "problems": problems, "notes": notes}
+        print(json.dumps(dataclasses.asdict(found) | seen, indent=1))
     else:
-        print("\n".join([*tables(found), *_verdict(problems, len(store), verified=options.verify)]))
+        print("\n".join([*tables(found), *_verdict(problems, notes, len(store), verified=options.verify)]))
     if options.plot:
         plot_lengths(store, options.plot)
     return 1 if problems else 0
+
+
+def _look(store: Store, *, verify: bool) -> tuple[list[str], list[Finding]]:
+    problems = list(find_problems(store, payloads=False))
+    if not verify:
+        return problems, []
+    traits, broken = gather_sound(store, tqdm(range(len(store)), desc="verifying", unit="episode"))
+    return problems + broken, find(store, traits)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m wam_jax.data.inspect", description=__doc__.split("\n")[0])
+    parser.add_argument("store", help="a store directory, local or remote, or embedded:NAME")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the lengths into this file")
+    parser.add_argument(
+        "--verify", action="store_true", help="read every episode: what is damaged, what hurts training"
+    )
+    parser.add_argument("--episode", metavar="ID", help="an episode to draw")
+    parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="draw its frames, actions and states into this file"
+    )
+    return parser
 
 
 def tables(found: Survey) -> list[str]:
@@ -77,9 +106,9 @@ def plot_lengths(store: Store, path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _check_plot(path: Path) -> None:
+def _check_plot(flag: str, path: Path) -> None:
     if path.suffix.lower() != ".png" or not path.absolute().parent.is_dir():
-        raise InputError("--plot", str(path), "must be a .png file in a directory that exists")
+        raise InputError(flag, str(path), "must be a .png file in a directory that exists")
 
 
 def _episode_table(found: Survey) -> list[str]:
@@ -108,11 +137,12 @@ def _missing_table(found: Survey) -> list[str]:
     return ["missing in episodes", *(f"  {name:28}{count:>7}" for name, count in found.missing.items())]
 
 
-def _verdict(problems: list[str], episodes: int, *, verified: bool) -> list[str]:
+def _verdict(problems: list[str], notes: list[str], episodes: int, *, verified: bool) -> list[str]:
+    lines = ["", *(f"note    {note}" for note in notes)] if notes else []
     if problems:
-        return ["", *(f"PROBLEM {problem}" for problem in problems)]
+        return [*lines, "", *(f"PROBLEM {problem}" for problem in problems)]
     what = f"{episodes} of {episodes} checksums verified" if verified else "payloads not read; --verify reads them"
-    return ["", f"sound: {what}"]
+    return [*lines, "", f"sound: {what}"]
 
 
 if __name__ == "__main__":

@@ -8,15 +8,18 @@ import numpy as np
 from wam_jax.data.fields import BY_NAME
 from wam_jax.data.files import file_size
 from wam_jax.data.index import ABSENT, fingerprint_of
+from wam_jax.data.inspection.traits import Traits, gather
 from wam_jax.data.store import CODEC, Store, check_files, check_text
 from wam_jax.data.tensorio import decode_tensors
 from wam_jax.data.validate import check_index, validate_sample
 from wam_jax.errors import InputError
 
 
-def verify_episode(store: Store, episode: int) -> None:
+def verify_episode(store: Store, episode: int) -> dict[str, np.ndarray]:
     """Reads one episode and checks everything about it.
 
+    Returns:
+        Its arrays.
     Raises:
         InputError: the payload is missing or damaged, its checksum differs, its arrays are no valid sample, or their
             lengths differ from the index.
@@ -33,6 +36,21 @@ def verify_episode(store: Store, episode: int) -> None:
         if found != extents[episode]:
             remedy = f"the index says {extents[episode]} ({ABSENT} is absent); write the store again"
             raise InputError(f"sample {sample_id}: {name}", found, remedy)
+    return arrays
+
+
+def gather_sound(store: Store, rows: Iterable[int]) -> tuple[Traits, list[str]]:
+    """Reads and checks the episodes `rows`; what the sound ones have in common, and a line for each that is not."""
+    broken: list[str] = []
+
+    def read(episode: int) -> dict[str, np.ndarray] | None:
+        try:
+            return verify_episode(store, episode)
+        except InputError as error:
+            broken.append(str(error))
+            return None
+
+    return gather(store, read, rows), broken
 
 
 def find_problems(
@@ -47,7 +65,7 @@ def find_problems(
         payloads: whether to read and check every episode too; without, only what needs no payload.
         progress: wraps the episodes that are read.
     """
-    checks: list[Callable[[], None]] = [
+    checks: list[Callable[[], object]] = [
         lambda: check_files(store),
         lambda: check_index(store.index, store.manifest),
         lambda: check_unique(store.index.ids),
@@ -88,7 +106,7 @@ def check_codec(store: Store) -> None:
         raise InputError(f"{path}: checksum", found, f"{store.manifest.encoder.sha256} was written; copy it again")
 
 
-def _complaint(check: Callable[[], None]) -> Iterator[str]:
+def _complaint(check: Callable[[], object]) -> Iterator[str]:
     try:
         check()
     except InputError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from etils import epath
 
 from wam_jax.data import convert
 from wam_jax.data.codec import GROUP, KltCodec
@@ -61,10 +62,10 @@ def broken_encoder() -> MeanEncoder:
         def encode(self, frames: np.ndarray) -> np.ndarray:
             return encoder.encode(frames)[:, 1:]
 
-    return Broken()  # ty: ignore[invalid-return-type]
+    return Broken()  # ty: ignore[invalid-explicit-return]
 
 
-def run(source: Path, store: Path, *arguments: Any) -> tuple[int, dict[str, Any]]:
+def run(source: epath.PathLike, store: Path, *arguments: Any) -> tuple[int, dict[str, Any]]:
     """Runs the command; returns its code and its report."""
     report = store.parent / f"{store.name}.report.json"
     code = convert.main([str(item) for item in (source, store, *arguments, "--report", report)])
