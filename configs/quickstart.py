@@ -2,8 +2,9 @@
 
     python -m wam_jax.train --config configs/quickstart.py --workdir runs/quickstart
 
-Segments of nine latent frames (33 camera frames, 0.4 seconds), eight to a microbatch. The clean video copy is the
-video itself, half the time noised. A small network in float32: sized for two CPU cores, not for a robot.
+Whole demonstrations of 9 to 55 latent frames (33 to 217 camera frames), four to an update, packed back to back into one
+row. The clean video copy is the video itself, half the time noised. A small network in float32: sized for two CPU cores,
+not for a robot.
 """
 
 from ml_collections import ConfigDict
@@ -17,10 +18,11 @@ def get_config() -> ConfigDict:
     config.name = "quickstart"
 
     config.data.store = "embedded:metaworld12"
-    config.data.train_batch_size = 8
-    config.data.val_batch_size = 8
-    config.data.sample_construction.mode = "uniform_segment"
-    config.data.sample_construction.max_segment_frames = 9
+    config.data.train_batch_size = 4
+    config.data.val_batch_size = 4
+    config.data.batching.mode = "packed"
+    config.data.batching.max_compiled_shapes = 3
+    config.data.sample_construction.mode = "full_segment"
     config.data.sample_construction.chunk_size = 2
     config.data.sample_construction.window_size = 16
 
@@ -39,7 +41,7 @@ def get_config() -> ConfigDict:
     config.backbone.text_dim = 64
     config.backbone.freq_dim = 128
 
-    config.training.num_steps = 240
+    config.training.num_steps = 180
     config.training.optimizer.learning_rate = 2e-3
     config.training.optimizer.schedule = "cosine"
     config.training.optimizer.warmup_steps = 20
@@ -47,7 +49,7 @@ def get_config() -> ConfigDict:
     config.training.optimizer.beta2 = 0.95
     config.training.optimizer.weight_decay = 0.1
     config.training.optimizer.max_grad_norm = 1.0
-    config.training.checkpoint_every = 80
-    config.training.validate_every = 80
+    config.training.checkpoint_every = 60
+    config.training.validate_every = 60
     config.validation.num_draws = 48
     return config

@@ -22,9 +22,9 @@ ALLOWED = {
     "wam_jax.config": {"wam_jax.sequence"},
     "wam_jax.sequence": {"wam_kernels"},
     "wam_jax.data": {"wam_jax.config", "wam_jax.sequence", "wam_jax.keys", "wam_jax.cli", "wam_jax.assets"},
-    "wam_jax.model": {"wam_jax.config", "wam_jax.sequence", "wam_kernels"},
+    "wam_jax.model": {"wam_jax.config", "wam_jax.sequence", "wam_jax.tracing", "wam_kernels"},
     "wam_jax.flow": {"wam_jax.sequence", "wam_jax.data", "wam_jax.keys"},
-    "wam_jax.decode": {"wam_jax.sequence", "wam_jax.data", "wam_jax.flow"},
+    "wam_jax.decode": {"wam_jax.sequence", "wam_jax.data", "wam_jax.flow", "wam_jax.tracing"},
     "wam_jax.policies": {
         "wam_jax.config",
         "wam_jax.data",
@@ -32,8 +32,10 @@ ALLOWED = {
         "wam_jax.flow",
         "wam_jax.model",
         "wam_jax.sequence",
+        "wam_jax.tracing",
         "wam_kernels",
     },
+    "wam_jax.tracing": {"wam_jax.data"},
     "wam_kernels": set(),
 }
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from wam_jax import tracing
 from wam_jax.data.transport import SampleSlots
 from wam_jax.decode.losses import action_loss, action_mse, masked_error, video_loss
 from wam_jax.flow.noising import NoisedSamples, NoisedStream, dataset_frames
 from wam_jax.sequence.objectives import FORWARD_DYNAMICS, INVERSE_DYNAMICS
+from wam_jax.tracing import tag
 
 
 @jax.tree_util.register_dataclass
@@ -68,8 +70,8 @@ class Decoder:
         zero_video_loss and zero_action_loss, the same losses of predicting a velocity of zero.
         """
         xs = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), (hidden, noised, _decoded_fields(samples)))
-        outputs = jax.lax.map(lambda x: self._sample(*x, zero_prediction=zero_prediction), xs)
-        return {name: jnp.moveaxis(value, 0, 1) for name, value in outputs.items()}
+        outputs = tracing.mapped(lambda x: self._sample(*x, zero_prediction=zero_prediction), xs)
+        return {name: tag(jnp.moveaxis(value, 0, 1), f"decode.{name}") for name, value in outputs.items()}
 
     def velocities(self, hidden: HiddenSamples) -> tuple[jax.Array, jax.Array]:
         """What the heads predict: of the video float32[R, S, T, C, H, W], of the actions float32[R, S, F, A, D]."""
@@ -106,6 +108,8 @@ class Decoder:
         """One slot of every row; arrays lack the slot axis."""
         video = self.video_head(hidden.video.hidden, hidden.video.conditioning)
         action = self.action_head(hidden.action.hidden, hidden.action.conditioning)
+        video = tag(video, "decode.video_velocity", stream="video_samples")
+        action = tag(action, "decode.action_velocity", stream="action_samples")
         losses = self._weighted(video, action, noised, fields)
         frame_mask, action_mask = fields["video_mask"], fields["action_mask"]
         error = masked_error(_denoise(noised.video, video), fields["video_latents"], frame_mask[..., None, None, None])

@@ -6,6 +6,7 @@ h = LN(x) (1 + scale_f) + shift_f;   x += gate_f * feed_forward(h)
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,9 @@ from wam_jax.model.config import ExpertSize, ModelConfig
 from wam_jax.model.layers import Mlp, affine_layer_norm, gelu
 from wam_jax.model.modulation import ModulationTable, gated_residual, modulated_norm
 from wam_jax.model.rotary import rotate_heads
+from wam_jax.tracing import ROUND, scope, tag
+
+STREAMS: tuple[Literal["video", "action"], ...] = ("video", "action")
 
 type Pair = tuple[jax.Array, jax.Array]
 """One array of the video stream, one of the action stream."""
@@ -68,25 +72,26 @@ class ExpertBlock(nnx.Module):
             rotate_heads(heads, context.frame_phase, context.spatial_phase, self.config)
             for heads in (layer.queries(h), layer.keys(h))
         )
-        return tuple(_as_tokens(heads) for heads in (q, k, layer.values(h)))
+        inputs = {"query": q, "key": k, "value": layer.values(h)}
+        return tuple(tag(_as_tokens(heads), f"attention.{name}") for name, heads in inputs.items())
 
     def finish(
         self, x: jax.Array, attended: jax.Array, vectors: tuple[jax.Array, ...], context: StreamContext
     ) -> jax.Array:
         """Everything after the joint attention, of which this expert got `attended` [R, frames * tokens, ...]."""
         _, _, gate, ffn_shift, ffn_scale, ffn_gate = vectors
-        update = self.self_attention.project(attended).reshape(x.shape)
+        update = self.self_attention.project(tag(attended, "attention.out")).reshape(x.shape)
         x = gated_residual(x, update, gate)
         x = x + self._read_text(x, context)
         h = modulated_norm(x, ffn_shift, ffn_scale, self.config)
-        return gated_residual(x, self.feed_forward(h), ffn_gate)
+        return tag(gated_residual(x, self.feed_forward(h), ffn_gate), "out")
 
     def _read_text(self, x: jax.Array, context: StreamContext) -> jax.Array:
         normed = x if self.cross_norm is None else self.cross_norm(x).astype(x.dtype)
         layer = self.cross_attention
         q = _as_tokens(layer.queries(normed))
         k, v = layer.keys(context.text), layer.values(context.text)
-        read = attend(q, k, v, context.text_visibility, self.config)
+        read = tag(attend(q, k, v, context.text_visibility, self.config), "text.out")
         return layer.project(read).reshape(x.shape)
 
 
@@ -97,16 +102,20 @@ def paired_block(
     visibility: Visibility,
 ) -> Pair:
     """One layer of both experts: ([R, Nv, P, width], [R, Na, A, action width]) to the same."""
-    streams = list(zip(blocks, tokens, contexts, strict=True))
-    vectors = [block.vectors(context) for block, _, context in streams]
-    inputs = [block.joint_inputs(x, v, context) for (block, x, context), v in zip(streams, vectors, strict=True)]
+    streams = list(zip(STREAMS, blocks, tokens, contexts, strict=True))
+    vectors = [block.vectors(context) for _, block, _, context in streams]
+    inputs = []
+    for (stream, block, x, context), v in zip(streams, vectors, strict=True):
+        with scope(f"{stream}_expert.block_{ROUND}", stream=stream):
+            inputs.append(block.joint_inputs(x, v, context))
     q, k, v = (jnp.concatenate(parts, axis=1) for parts in zip(*inputs, strict=True))
     joint = attend(q, k, v, visibility, blocks[0].config)
     shares = jnp.split(joint, [inputs[0][0].shape[1]], axis=1)
-    video, action = (
-        block.finish(x, share, v, context)
-        for (block, x, context), share, v in zip(streams, shares, vectors, strict=True)
-    )
+    outputs = []
+    for (stream, block, x, context), share, v in zip(streams, shares, vectors, strict=True):
+        with scope(f"{stream}_expert.block_{ROUND}", stream=stream):
+            outputs.append(block.finish(x, share, v, context))
+    video, action = outputs
     return video, action
 
 

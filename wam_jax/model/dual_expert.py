@@ -5,11 +5,14 @@ sizes and the packing of samples never change the compiled program. Heads act fr
 own, after the caller has put the frames back in the order of samples.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
 
+from wam_jax import tracing
 from wam_jax.model.attention import Visibility
 from wam_jax.model.block import ExpertBlock, Pair, StreamContext, paired_block
 from wam_jax.model.config import ModelConfig
@@ -19,6 +22,7 @@ from wam_jax.model.inputs import RowHidden, RowTokens
 from wam_jax.model.layers import zero_linear
 from wam_jax.model.remat import rematerialised
 from wam_jax.model.rotary import action_spatial_phase, video_spatial_phase
+from wam_jax.tracing import tag
 
 
 class DualExpert(nnx.Module):
@@ -40,8 +44,12 @@ class DualExpert(nnx.Module):
         """
         self._check(tokens)
         video, action = self._embed(tokens)
+        video = tag(video, "video_expert.embedding", stream="video")
+        action = tag(action, "action_expert.embedding", stream="action")
         video_time, video_vectors = self.video_expert.time_embedding(tokens.video_timesteps)
         _, action_vectors = self.action_expert.time_embedding(tokens.action_timesteps)
+        video_vectors = tag(video_vectors, "video_expert.modulation", stream="video")
+        action_vectors = tag(action_vectors, "action_expert.modulation", stream="action")
         contexts = self._contexts(tokens, (video_vectors, action_vectors), mesh)
         reads, tiles = tokens.ranges.joint, tokens.tiles.joint
         joint = Visibility(ranges=reads, key_valid=tokens.key_valid, tiles=tiles, mesh=mesh)
@@ -78,18 +86,20 @@ class DualExpert(nnx.Module):
             Visibility(ranges=reads, key_valid=None, tiles=lists, mesh=mesh)
             for reads, lists in ((ranges.video_text, tiles.video_text), (ranges.action_text, tiles.action_text))
         )
+        video_text = tag(self.video_expert.text_embedding(raw), "video_expert.text", stream="text")
+        action_text = tag(self.action_expert.text_embedding(raw), "action_expert.text", stream="text")
         video = StreamContext(
             modulation=vectors[0].astype(wide),
             frame_phase=tokens.video_phase[:, :, None],
             spatial_phase=video_spatial_phase(self.config),
-            text=self.video_expert.text_embedding(raw).astype(wide),
+            text=video_text.astype(wide),
             text_visibility=video_reads,
         )
         action = StreamContext(
             modulation=vectors[1].astype(wide),
             frame_phase=tokens.action_phase,
             spatial_phase=action_spatial_phase(self.config),
-            text=self.action_expert.text_embedding(raw).astype(wide),
+            text=action_text.astype(wide),
             text_visibility=action_reads,
         )
         return video, action
@@ -99,7 +109,7 @@ class DualExpert(nnx.Module):
             return paired_block(carry, blocks, contexts, joint), None
 
         stacks = (self.video_expert.blocks, self.action_expert.blocks)
-        return jax.lax.scan(rematerialised(layer, self.config.remat), tokens, stacks)[0]
+        return tracing.scan(layer, tokens, stacks, wrap=functools.partial(rematerialised, remat=self.config.remat))[0]
 
     def _check(self, tokens: RowTokens) -> None:
         added = tokens.video_proprio is not None or tokens.action_proprio is not None

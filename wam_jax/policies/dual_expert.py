@@ -20,6 +20,7 @@ from wam_jax.model import DualExpert, ModelConfig, RowHidden, RowTokens, init_pa
 from wam_jax.policies.base import Params
 from wam_jax.policies.frames import permute_frames
 from wam_jax.sequence.row_tiles import token_ranges
+from wam_jax.tracing import tag
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class DualExpertPolicy:
     ) -> dict[str, jax.Array]:
         """Losses and metrics of each sample: float32[R, S]; see `Decoder.losses` for the names."""
         noised = noise_samples(batch.samples, batch.seed, self.flow)
+        tag(noised.video.copies, "noise.video", stream="video_copies")
+        tag(noised.action.copies, "noise.action", stream="action_copies")
         network = merge(self.model, params)
         hidden = self._hidden(network, batch, noised)
         return self._decoder(network).losses(hidden, noised, batch.samples, zero_prediction=zero_prediction)
