@@ -13,7 +13,8 @@ MODULE:FUNCTION of your own (wam_jax.data.conversion.encoders has the interface)
 
 The same command goes on after an interruption, and what it writes does not depend on interruptions or --workers. While
 it runs it needs room for the store twice. Exit codes: 0 the store is complete (or --dry-run found nothing wrong), 1 no
-store was written because some episodes cannot be used, 2 the input cannot be used at all, 130 interrupted.
+store was written because some episodes cannot be used (--dry-run tries the first), 2 the input cannot be used at all,
+130 interrupted.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_options(arguments, description=__doc__)
     report = convert(options)
     write_report(report, options.report)
-    return 1 if report.state == "refused" else 0
+    return 1 if report.state == "refused" or (report.state == "planned" and report.skipped) else 0
 
 
 if __name__ == "__main__":

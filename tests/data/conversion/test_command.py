@@ -13,6 +13,7 @@ from tests.data.conversion.commands import run
 from tests.data.conversion.robots import SENTENCES, record, write_lerobot
 from wam_jax.data import convert
 from wam_jax.data.codec import codec_of
+from wam_jax.data.conversion import publish
 from wam_jax.data.normalisation import normalisation_of
 from wam_jax.data.splits import split_episodes
 from wam_jax.data.store import open_store
@@ -30,8 +31,19 @@ def source(tmp_path):
 def test_a_dry_run_writes_nothing(tmp_path, source, capsys):
     code, report = run(source, tmp_path / "store", *MEANS, "--dry-run")
     assert (code, report["state"], report["episodes"]) == (0, "planned", 5)
-    assert "LeRobot v3.0" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "LeRobot v3.0" in out
+    assert "first     video_latents 3 x 3 x 4 x 4, actions 12 x 2" in out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["robots", "store.report.json"]
+
+
+def test_a_dry_run_tries_the_first_episode(tmp_path, source):
+    code, report = run(
+        source, tmp_path / "store", "--encoder", "tests.data.conversion.commands:broken_encoder", "--dry-run"
+    )
+    assert (code, report["state"], len(report["skipped"])) == (1, "planned", 1)
+    code, report = run(source, tmp_path / "store", "--encoder", "stand-in", "--dry-run")
+    assert (code, report["sizes"]) == (0, "frames 9 x 32 x 32 x 3, actions 8 x 2")
 
 
 def test_the_report_counts(tmp_path, source, capsys):
@@ -153,3 +165,12 @@ def test_exit_code_2_and_one_line(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("error: source = ")
     assert done.stderr.count("\n") == 1
+
+
+def test_work_on_another_disk_is_copied(tmp_path, source, monkeypatch):
+    monkeypatch.setattr(publish, "on_one_disk", lambda path, other: False)
+    store = tmp_path / "deep" / "store"
+    code = convert.main([str(item) for item in (source, store, *MEANS, "--work-dir", tmp_path / "work")])
+    assert code == 0
+    assert len(open_store(store)) == 5
+    assert list((tmp_path / "work").iterdir()) == []

@@ -52,7 +52,7 @@ class Content:
 
     Attributes:
         actions: `[rows, D]`, A / 4 rows from each raw frame to the next.
-        states: `[R, d]` at every raw frame, or None; with `per_latent` `[T, d]` at every latent frame.
+        states: `[R, d]` at every raw frame, or `[T, d]` at every latent frame, or None.
         frames: `[R, H, W, 3]` uint8 RGB canvas.
         video_latents, condition_latents: `[C, T, h, w]`.
         text: `[tokens, dim]`, the vectors of the instruction, where the source has them.

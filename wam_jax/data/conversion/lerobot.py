@@ -87,7 +87,14 @@ class LeRobot:
     def content(self, listed: Listed) -> Content:
         actions, states = self.control(listed)
         entry: Entry = listed.place
-        notes = (f"has {len(entry.tasks)} instructions; the first one is kept",) if len(entry.tasks) > 1 else ()
+        count = len(entry.tasks)
+        notes = (
+            ()
+            if count == 1
+            else ("has no instruction",)
+            if not count
+            else ("has more than one instruction; kept: the first",)
+        )
         return Content(actions=actions, states=states, frames=self._frames(entry), notes=notes)
 
     def empty_text(self) -> np.ndarray | None:

@@ -30,13 +30,21 @@ def publish(finished: Path, target: epath.PathLike) -> None:
     if is_remote(target):
         _upload(finished, epath.Path(target))
         shutil.rmtree(finished)
-    elif finished.stat().st_dev == Path(target).absolute().parent.stat().st_dev:
+        return
+    parent = Path(target).absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    if on_one_disk(finished, parent):
         finished.rename(target)
-        sync(Path(target).absolute().parent)
+        sync(parent)
     else:
         with new_directory(target) as partial:
             shutil.copytree(finished, partial, dirs_exist_ok=True)
         shutil.rmtree(finished)
+
+
+def on_one_disk(path: Path, other: Path) -> bool:
+    """Whether a rename can move one beside the other."""
+    return path.stat().st_dev == other.stat().st_dev
 
 
 def _upload(finished: Path, target: epath.Path) -> None:
@@ -55,6 +63,4 @@ def local_target(target: epath.PathLike, work_dir: Path | None) -> Path:
     name = epath.Path(target).name
     if not name:
         raise InputError("store", os.fspath(target), "a directory with a name")
-    parent = Path(work_dir or Path(target).expanduser().absolute().parent)
-    parent.mkdir(parents=True, exist_ok=True)
-    return parent / name
+    return Path(work_dir or Path(target).expanduser().absolute().parent) / name

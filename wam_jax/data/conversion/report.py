@@ -29,6 +29,7 @@ class Report:
         splits: split to number of episodes.
         encoder, text: what made latents and text vectors.
         actions_per_frame: A.
+        sizes: of a dry run's first episode.
         latent_frames: in all.
         skipped: episodes that are not in the store.
         notes: what was noticed, and in how many episodes.
@@ -44,6 +45,7 @@ class Report:
     encoder: str
     text: str
     actions_per_frame: int
+    sizes: str = ""
     latent_frames: int | None = None
     skipped: tuple[Skipped, ...] = ()
     notes: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -63,6 +65,8 @@ class Report:
             f"text      {self.text}",
             f"actions   {self.actions_per_frame} slots per latent frame",
         ]
+        if self.sizes:
+            lines.append(f"first     {self.sizes}")
         if self.latent_frames:
             rate = f", {self.latent_frames / self.seconds:.0f} a second" if self.seconds else ""
             lines.append(f"written   {self.latent_frames} latent frames{rate}")
@@ -77,6 +81,8 @@ class Report:
             count = f"{len(self.skipped)} of {self.episodes} episodes cannot be used"
             mend = "mend them and run the same command again, or leave them out with --skip-bad"
             return f"no store was written: {count}; {mend}"
+        if self.skipped and self.state == "planned":
+            return "the first episode cannot be used"
         return f"{self.state}: {self.store}"
 
 

@@ -7,29 +7,22 @@ its store is byte for byte that of an uninterrupted one.
 import dataclasses
 import json
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 from tqdm import tqdm
 
-from wam_jax.data.codec import codec_from_bytes
-from wam_jax.data.conversion.content import Listed, Source
-from wam_jax.data.conversion.encoders import CHOICES, STAND_IN, EncoderChoice, choose
+from wam_jax.data.conversion.encoders import STAND_IN, EncoderChoice
 from wam_jax.data.conversion.finish import Recipe
 from wam_jax.data.conversion.fitting import fit_scalings, fit_stand_in
-from wam_jax.data.conversion.naming import list_episodes
-from wam_jax.data.conversion.options import UNPLANNED, Options
-from wam_jax.data.conversion.pack import Packing, listing_digest, pack, provenance_of, texts_of
+from wam_jax.data.conversion.options import Options
+from wam_jax.data.conversion.pack import Packing, pack, provenance_of, texts_of
+from wam_jax.data.conversion.plan import Plan, described, make_plan, record_of, try_first
 from wam_jax.data.conversion.publish import local_target, publish, refuse_existing
 from wam_jax.data.conversion.report import Report, Skipped, counted
-from wam_jax.data.conversion.sources import open_source
 from wam_jax.data.conversion.spool import Spool, open_spool, spool_of
 from wam_jax.data.conversion.texts import SOURCE, given_text, open_text
-from wam_jax.data.conversion.texts import STAND_IN as STAND_IN_TEXT
 from wam_jax.data.conversion.work import Job, run_all
 from wam_jax.data.files import is_remote
 from wam_jax.data.manifest import EncoderRecord
@@ -41,74 +34,6 @@ from wam_jax.errors import InputError
 HOPELESS = 20
 """Unusable episodes after which a conversion that may skip none ends."""
 _FINISHED, _PUBLISHED, _REMOTE = "store", "published", "remote"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be done, checked as far as metadata show.
-
-    Attributes:
-        options: the command's.
-        source: the source.
-        listed: its episodes, with splits.
-        choice: of an encoder; None for given latents, and for a stand-in that is yet to be fitted.
-        text: one of `none`, `stand-in`, `source`, or the directory of a cache.
-    """
-
-    options: Options
-    source: Source
-    listed: Sequence[Listed]
-    choice: EncoderChoice | None
-    text: str
-
-    def facts(self) -> dict[str, Any]:
-        """Plain JSON of everything that the store's content depends on."""
-        options = {name: value for name, value in dataclasses.asdict(self.options).items() if name not in UNPLANNED}
-        record = self.source.latents or (self.choice.load().record if self.choice else None)
-        return {
-            **{name: str(value) if isinstance(value, Path) else value for name, value in options.items()},
-            "text": self.text,
-            "layout": self.source.layout,
-            "episodes": listing_digest(self.listed),
-            "record": dataclasses.asdict(record) if record else None,
-        }
-
-    def report(self) -> Report:
-        """The report of a dry run."""
-        return Report(
-            source=self.options.source,
-            layout=self.source.layout,
-            store=self.options.store,
-            state="planned",
-            episodes=len(self.listed),
-            splits=dict(Counter(item.split or "" for item in self.listed)),
-            encoder=_described(self.source.latents) if self.source.latents else str(self.options.encoder),
-            text=self.text,
-            actions_per_frame=self.source.units.actions_per_frame,
-        )
-
-
-def make_plan(options: Options, cache: Path) -> Plan:
-    """Looks at the source's metadata and at everything the options name.
-
-    Args:
-        options: the command's.
-        cache: a directory for copies of remote files.
-    Raises:
-        InputError: something cannot work.
-    """
-    source = open_source(options, cache)
-    listed = list_episodes(source, options)
-    given = source.latents is not None
-    if not given and options.encoder is None:
-        raise InputError("--encoder", None, f"the source has video and no latents; {CHOICES}")
-    if given and options.encoder is not None:
-        raise InputError("--encoder", options.encoder, "none: the source has latents already")
-    choice = None if given or options.encoder in (None, STAND_IN) else choose(options.encoder)
-    text = options.text or (SOURCE if source.empty_text() is not None else STAND_IN_TEXT)
-    if text != SOURCE:
-        open_text(text, {item.instruction for item in listed})
-    return Plan(options, source, listed, choice, text)
 
 
 def convert(options: Options) -> Report:
@@ -123,7 +48,7 @@ def convert(options: Options) -> Report:
     directory = spool_of(local_target(options.store, options.work_dir))
     plan = make_plan(options, directory / _REMOTE)
     if options.dry_run:
-        return plan.report()
+        return try_first(plan)
     if not directory.exists():
         refuse_existing(options.store)
     with open_spool(directory, plan.facts(), restart=options.restart) as spool:
@@ -139,7 +64,7 @@ def _run(plan: Plan, spool: Spool) -> Report:
     scalings = json.loads(
         spool.kept("normalisation.json", lambda: fit_scalings(plan.source, plan.listed, plan.options))
     )
-    record = plan.source.latents or _record(choice)
+    record = plan.source.latents or record_of(choice)
     actions, state = (read_normalisation(scalings[field], where=field) for field in FIELDS)
     recipe = Recipe(plan.source.units, actions, state, anchored=not plan.options.no_condition_latents, record=record)
     skipped = _encode(plan, Job(plan.source, recipe, choice, spool))
@@ -214,13 +139,8 @@ def _fitted(plan: Plan, spool: Spool) -> EncoderChoice | None:
     return EncoderChoice(STAND_IN, codec)
 
 
-def _record(choice: EncoderChoice | None) -> EncoderRecord:
-    assert choice is not None
-    return codec_from_bytes(choice.codec, source=choice.text).record if choice.codec else choice.load().record
-
-
 def _refused(plan: Plan, spool: Spool, skipped: list[Skipped], record: EncoderRecord) -> Report:
-    report = dataclasses.replace(plan.report(), state="refused", encoder=_described(record), skipped=tuple(skipped))
+    report = dataclasses.replace(plan.report(), state="refused", encoder=described(record), skipped=tuple(skipped))
     return dataclasses.replace(report, notes=counted(spool.notes()))
 
 
@@ -230,7 +150,7 @@ def _complete(plan: Plan, spool: Spool, skipped: list[Skipped]) -> Report:
     report = dataclasses.replace(
         plan.report(),
         state="complete",
-        encoder=_described(store.manifest.encoder),
+        encoder=described(store.manifest.encoder),
         text=store.manifest.text.name if store.manifest.text else "none",
         latent_frames=int(store.index.extents["video_latents"].sum()),
         skipped=tuple(skipped),
@@ -251,7 +171,3 @@ def _is_published(spool: Spool, target: str) -> bool:
 
 def _place(target: str) -> epath.Path | Path:
     return epath.Path(target) if is_remote(target) else Path(target).expanduser().absolute()
-
-
-def _described(record: EncoderRecord) -> str:
-    return f"{record.name} ({record.kind}), stride {record.spatial_stride} x {record.temporal_stride}"

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.connection import wait as wait_for
 
@@ -81,6 +82,9 @@ def run_all(job: Job, listed: Sequence[Listed], numbers: Sequence[int], *, worke
     ) as pool:
         try:
             yield from _collect(pool, listed, list(numbers), ahead=4 * workers)
+        except BrokenProcessPool:
+            remedy = "one of the processes was ended, as when memory runs out; use fewer, and run again to go on"
+            raise InputError("--workers", workers, remedy) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
