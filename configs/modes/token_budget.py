@@ -3,7 +3,7 @@
     python -m wam_jax.train --config configs/modes/token_budget.py --workdir runs/token-budget
 
 An update still consumes eight samples and weighs them equally, but runs in as many calls as rows of at most 4,000
-self-attention tokens need (both copies of video and actions; text is not counted). 0.93 of the token slots are real.
+self-attention tokens need (both copies of video and actions; text is not counted). 0.95 of the token slots are real.
 For scarce memory and lengths that vary much: no row grows with its longest samples.
 
 Refused: a sample that alone exceeds the budget, by name before the run starts; any other mode; a packer without a

@@ -91,7 +91,7 @@ def test_buckets_keep_every_draw_of_an_epoch_and_sort_only_within_pools(shape, p
 
 
 @given(fields=modes, shape=shapes_of_updates, limit=st.integers(1, 5), step=st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_call_runs_at_a_rung_that_holds_it(fields, shape, limit, step):
     batching = BatchingConfig(**fields, max_compiled_shapes=limit)
     planner, constants = _planner(batching, shape), _constants(batching)
@@ -128,7 +128,7 @@ def test_a_sample_over_the_budget_is_named_with_its_cost():
 
 
 @given(fields=modes, shape=shapes_of_updates, limit=st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_expected_utilisation_is_that_of_the_first_calls(fields, shape, limit):
     batching = BatchingConfig(**fields, max_compiled_shapes=limit)
     planner, constants = _planner(batching, shape), _constants(batching)

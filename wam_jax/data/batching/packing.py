@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 Packer = Literal["in_order", "first_fit", "best_fit"]
+_STEPS_OF_LOAD = 100
 
 
 def pack(costs: np.ndarray, capacity: int, packer: Packer) -> list[np.ndarray]:
@@ -35,6 +36,31 @@ def pack(costs: np.ndarray, capacity: int, packer: Packer) -> list[np.ndarray]:
     pack_of = _PACKERS[packer](costs, capacity)
     order = np.argsort(pack_of, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(pack_of[order])) + 1) if len(costs) else []
+
+
+def even_packs(costs: np.ndarray, capacity: int, packer: Packer, *, count: int) -> list[np.ndarray]:
+    """Packs samples into at most `count` packs, none much fuller than it must be.
+
+    A pack costs what the fullest of its call costs, so room that is left over is better spread than left in one pack.
+    The capacity is lowered, by halves, as far as the packer still needs no more packs: to a hundredth of a mean load.
+
+    Args:
+        costs: int[samples], positive.
+        capacity: as of `pack`.
+        packer: how.
+        count: packs that there may be; at least as many as `pack` makes.
+    """
+    packs, high = pack(costs, capacity, packer), capacity
+    mean = -(-int(costs.sum()) // max(1, count))
+    low = max(mean, int(costs.max(initial=0)))
+    while high - low > mean // _STEPS_OF_LOAD:
+        middle = (low + high) // 2
+        tried = pack(costs, middle, packer)
+        if len(tried) <= count:
+            packs, high = tried, middle
+        else:
+            low = middle + 1
+    return packs
 
 
 def _longest_first(costs: np.ndarray) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from wam_jax.data.batching.costs import sample_slots
 from wam_jax.data.batching.dealing import balanced, deal_packs, in_order
-from wam_jax.data.batching.packing import Packer, pack
+from wam_jax.data.batching.packing import Packer, even_packs, pack
 from wam_jax.data.draws import DrawTable
 from wam_jax.sequence.layout import RowConstants
 
@@ -54,7 +54,7 @@ class Budgeted:
     """In packs of at most `max_tokens` self-attention token slots, one pack a row, however many samples that is.
 
     The logical microbatches of an update are packed together where `pooled`, else each rank packs each of its own.
-    Either way all ranks make equally many calls, by plan; where there are fewer packs than seats, rows stay empty.
+    Either way all ranks make equally many calls, by plan, as few as the packer can; within these the packs are evened.
     """
 
     ranks: int
@@ -67,7 +67,8 @@ class Budgeted:
     def seats(self, draws: DrawTable) -> np.ndarray:
         costs = sample_slots(draws, self.constants)
         if self.pooled:
-            packs = pack(costs, self.max_tokens, self.packer)
+            least = len(pack(costs, self.max_tokens, self.packer))
+            packs = self._even(costs, -(-least // self.ranks) * self.ranks)
             calls = deal_packs(packs, np.array([costs[p].sum() for p in packs]), ranks=self.ranks)
         else:
             calls = self._rank_by_rank(costs)
@@ -76,11 +77,14 @@ class Budgeted:
     def _rank_by_rank(self, costs: np.ndarray) -> list[list[np.ndarray]]:
         calls = []
         for rows in in_order(len(costs), ranks=self.ranks, microbatch=self.microbatch):
-            packed = [[row[p] for p in pack(costs[row], self.max_tokens, self.packer)] for row in rows]
-            most, nothing = max(len(packs) for packs in packed), [rows[0, :0]]
+            most = max(len(pack(costs[row], self.max_tokens, self.packer)) for row in rows)
+            packed, nothing = [[row[p] for p in self._even(costs[row], most)] for row in rows], [rows[0, :0]]
             filled = [packs + nothing * (most - len(packs)) for packs in packed]
             calls += [list(call) for call in zip(*filled, strict=True)]
         return calls
+
+    def _even(self, costs: np.ndarray, count: int) -> list[np.ndarray]:
+        return even_packs(costs, self.max_tokens, self.packer, count=count)
 
 
 def _table(calls: list[list[np.ndarray]]) -> np.ndarray:
