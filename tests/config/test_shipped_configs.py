@@ -1,4 +1,4 @@
-"""The files in configs/: each loads and says how it is run; those on the shipped data open them and do as they state."""
+"""The files in configs/: each loads and says how it is run; those on the shipped data open it and do as they state."""
 
 import ast
 import re
