@@ -55,6 +55,9 @@ def test_a_run_leaves_its_record_rows_checkpoints_and_report(experiment: Experim
     report = json.loads((whole / "report.json").read_text())
     assert report["parameters"] == record["parameters"]
     assert record["parameters"]["total"] > 10_000
+    assert report["shapes"] == record["launches"][-1]["shapes"]
+    assert report["utilisation"].keys() == report["shapes"]["expected_utilisation"].keys()
+    assert report["utilisation"]["video"] == numbers(whole)[1]["video_utilisation"] == 1
     assert (whole / "report.png").stat().st_size > 10_000
     assert list((whole / "tensorboard").iterdir())
 
