@@ -168,7 +168,7 @@ def test_exit_code_2_and_one_line(tmp_path):
 
 
 def test_work_on_another_disk_is_copied(tmp_path, source, monkeypatch):
-    monkeypatch.setattr(publish, "on_one_disk", lambda path, other: False)
+    monkeypatch.setattr(publish, "on_one_disk", lambda *_: False)
     store = tmp_path / "deep" / "store"
     code = convert.main([str(item) for item in (source, store, *MEANS, "--work-dir", tmp_path / "work")])
     assert code == 0
