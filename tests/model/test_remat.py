@@ -29,6 +29,12 @@ def _kept(remat: str) -> list[tuple[int, ...]]:
     return [out.aval.shape for out in forward.outvars if out.aval.shape[:1] == (LAYERS,)]
 
 
+def _memories(remat: str) -> set[str]:
+    """Where the arrays are that the forward scan over layers hands to the backward one."""
+    forward = next(eqn for eqn in _gradient(remat) if eqn.primitive.name == "scan" and eqn.params["length"] == LAYERS)
+    return {str(out.aval.memory_space) for out in forward.outvars if out.aval.shape[:1] == (LAYERS,)}
+
+
 def _attention(kept: list[tuple[int, ...]]) -> int:
     """How many joint outputs are kept, flattened to any form of [layers, 1, tokens, heads, head_dim]."""
     return sum(shape[:3] == (LAYERS, 1, TOKENS) and np.prod(shape[3:]) == TINY.inner_width for shape in kept)
@@ -59,8 +65,14 @@ def test_save_attention_spares_the_second_run_of_the_kernels() -> None:
     assert loops["save_attention"] < loops["block"]
 
 
+def test_offload_keeps_as_much_as_save_attention_in_the_memory_of_the_host() -> None:
+    assert sorted(_kept("offload")) == sorted(_kept("save_attention"))
+    assert _memories("save_attention") == {"MemorySpace.Device"}
+    assert _memories("offload") == {"MemorySpace.Host"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("remat", ["block", "save_attention"])
+@pytest.mark.parametrize("remat", ["block", "save_attention", "offload"])
 def test_remat_changes_no_gradient(remat: str) -> None:
     row, params = random_row(TINY), random_params(TINY)
     gradient = jax.jit(jax.grad(mean_square, argnums=1), static_argnums=0, compiler_options=QUICK)

@@ -195,7 +195,7 @@ class BackboneConfig:
     max_text_tokens: int = 512
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     param_dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: Literal["none", "block", "save_attention"] = "none"
+    remat: Literal["none", "block", "save_attention", "offload"] = "none"
     attention: Literal["auto", "reference", "xla", "pallas_triton", "pallas_mosaic"] = "auto"
 
 

@@ -14,7 +14,7 @@ from wam_jax.sequence.rope import axis_split
 
 type DType = jnp.dtype
 type ActionInit = Literal["random", "video_weight_copy", "video_weight_interpolate"]
-type Remat = Literal["none", "block", "save_attention"]
+type Remat = Literal["none", "block", "save_attention", "offload"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,7 +141,6 @@ class _FailureWatch:
         line = " ".join(f"process {jax.process_index()}: {type(error).__name__}: {error}".split())
         try:
             self._client.key_value_set(_FAILURE, line)
-            time.sleep(2 * _POLL_SECONDS)  # Where this is process 0, the message goes with it.
         except jax.errors.JaxRuntimeError:
             pass  # Another one failed first, or process 0 is gone.
         _leave(said, code)
@@ -150,6 +149,8 @@ class _FailureWatch:
 def _leave(said: str, code: int) -> None:
     sys.stdout.flush()
     print(said, file=sys.stderr, flush=True)
+    if is_main():
+        time.sleep(2 * _POLL_SECONDS)  # The others learn of it through this process.
     os._exit(code)
 
 
