@@ -154,4 +154,6 @@ def test_batches_go_on_at_every_step_as_if_never_stopped(batches, all_batches):
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, STEPS, 20))
 def test_workers_go_on_at_every_step_as_if_never_stopped(batches, all_batches, first):
-    assert_resumes(batches(), all_batches, range(first, first + 20), num_workers=2)
+    make = batches()
+    assert_resumes(make, all_batches, [first], num_workers=2)
+    assert_resumes(make, all_batches, range(first + 1, first + 20), num_workers=1)
