@@ -82,6 +82,11 @@ def test_unless_it_is_left_out(tmp_path, damaged):
     assert store.manifest.provenance["skipped"][0]["id"] == "robots-000002"
 
 
+def test_that_nothing_is_held_out_is_noted(tmp_path, source):
+    _, report = run(source, tmp_path / "store", *MEANS, "--val-fraction", 0)
+    assert report["notes"] == {"nothing is held out, and training needs some; see --val-fraction": 5}
+
+
 def test_held_out_by_list(tmp_path, source):
     tmp_path.joinpath("val.txt").write_text("robots-000001\nrobots-000004\n")
     assert run(source, tmp_path / "store", *MEANS, "--val-episodes", tmp_path / "val.txt")[0] == 0

@@ -1,5 +1,7 @@
 """Latent side-cars of the reference implementation: layouts, alignment, condition latents, text, refusals."""
 
+import os
+import pickle
 import re
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from tests.data.conversion.commands import run
 from tests.data.conversion.robots import record
 from tests.data.conversion.sidecars import CAMERAS, TEXT, latents_of, payload, text_of, write_repository
-from tests.data.conversion.torch_files import save_torch
+from tests.data.conversion.torch_files import archive, save_torch
 from wam_jax.data.actions import fill_first_group
 from wam_jax.data.conversion.sidecar import sampled_frames
 from wam_jax.data.store import open_store
@@ -76,7 +78,8 @@ def test_condition_latents_of_the_anchors_are_kept(tmp_path):
         tmp_path, condition_latent=clean, condition_source_frame_offset=-1, condition_source_frame_policy="next latent"
     )
     np.testing.assert_array_equal(store.read(0)["condition_latents"], clean.transpose(3, 0, 1, 2))
-    assert (code, report["notes"]) == (0, {})
+    assert code == 0
+    assert not [note for note in report["notes"] if "condition" in note]
 
 
 @pytest.mark.parametrize("offset", [0, None])
@@ -84,7 +87,7 @@ def test_other_condition_latents_are_left_out_and_named(tmp_path, offset):
     fields = {"condition_latent": latents_of(0, T), "condition_source_frame_offset": offset}
     code, report, store = convert_one(tmp_path, **fields)
     assert "condition_latents" not in store.read(0)
-    (note,) = report["notes"]
+    (note,) = [note for note in report["notes"] if "condition" in note]
     assert code == 0
     assert f"{'no' if offset is None else offset} offset" in note
 
@@ -99,6 +102,36 @@ def test_text_of_the_windows_becomes_the_stores(tmp_path):
     assert store.text("").shape == (4, TEXT)
 
 
+def test_episodes_without_text_are_said_before_anything_is_converted(tmp_path):
+    source = write_repository(tmp_path / "libero", [ROBOT], [payload(0, T)])
+    save_torch(source / "empty_emb.pt", np.ones((4, TEXT), np.float32))
+    with pytest.raises(InputError, match="--text = 'source'"):
+        run(source, tmp_path / "store", "--text", "source")
+    assert run(source, tmp_path / "store")[1]["text"] == "hashed-words"
+
+
+class _Runs:
+    """Pickles as a call that would leave a trace."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.trace),)
+
+
+def test_a_hostile_payload_is_one_line_of_the_report(tmp_path):
+    source = write_repository(tmp_path / "libero", [ROBOT, ROBOT], [payload(0, T), payload(1, T)])
+    hostile = archive({"data.pkl": pickle.dumps(_Runs(tmp_path / "trace"), 2)})
+    (source / "latents/chunk-000/front/episode_000001_0_17.pth").write_bytes(hostile)
+    code, report = run(source, tmp_path / "store")
+    assert (code, len(report["skipped"])) == (1, 1)
+    assert "posix.mkdir" in report["skipped"][0]["reason"]
+    assert "\n" not in report["skipped"][0]["reason"]
+    assert not (tmp_path / "trace").exists()
+    assert not (tmp_path / "store").exists()
+
+
 def test_text_that_differs_within_a_sentence_is_refused(tmp_path):
     robots = [ROBOT, record(2, raw_frames=17)]
     contents = [payload(i, T, text_emb=text_of(f"{robot.sentence}{i}")) for i, robot in enumerate(robots)]
@@ -106,6 +139,8 @@ def test_text_that_differs_within_a_sentence_is_refused(tmp_path):
     save_torch(source / "empty_emb.pt", np.ones((4, TEXT), np.float32))
     with pytest.raises(InputError, match="the same vectors"):
         run(source, tmp_path / "store")
+    assert run(source, tmp_path / "store", "--text", "none")[0] == 0
+    assert open_store(tmp_path / "store").manifest.text is None
 
 
 def test_two_cameras_on_one_canvas(tmp_path):

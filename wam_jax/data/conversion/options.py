@@ -20,7 +20,8 @@ LAYOUTS = ("auto", "lerobot", "sidecar", "dynamics", "folder")
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments; names are those of the command line. `PLANNED` are those that the store's content depends on."""
+    """The arguments; names are those of the command line. What was converted under some goes on under others
+    only where these are `UNPLANNED`."""
 
     source: str
     store: str
@@ -63,7 +64,10 @@ class Options:
 
 
 UNPLANNED = frozenset(
-    {"store", "workers", "work_dir", "skip_bad", "restart", "dry_run", "report", "payload", "compression"}
+    {
+        *("store", "work_dir", "payload", "compression", "text", "empty_text"),  # Episodes do not depend on them.
+        *("workers", "skip_bad", "restart", "dry_run", "report"),
+    }
 )
 
 

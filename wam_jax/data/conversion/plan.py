@@ -44,12 +44,11 @@ class Plan:
     text: str
 
     def facts(self) -> dict[str, Any]:
-        """Plain JSON of everything that the store's content depends on."""
+        """Plain JSON of everything that a converted episode depends on."""
         options = {name: value for name, value in dataclasses.asdict(self.options).items() if name not in UNPLANNED}
         record = self.source.latents or (self.choice.load().record if self.choice else None)
         return {
             **{name: str(value) if isinstance(value, Path) else value for name, value in options.items()},
-            "text": self.text,
             "layout": self.source.layout,
             "episodes": listing_digest(self.listed),
             "record": dataclasses.asdict(record) if record else None,
@@ -57,6 +56,7 @@ class Plan:
 
     def report(self) -> Report:
         """The report of a dry run."""
+        held_out = any(item.split == "val" for item in self.listed)
         return Report(
             source=self.options.source,
             layout=self.source.layout,
@@ -67,6 +67,9 @@ class Plan:
             encoder=described(self.source.latents) if self.source.latents else str(self.options.encoder),
             text=self.text,
             actions_per_frame=self.source.units.actions_per_frame,
+            notes={}
+            if held_out
+            else {"nothing is held out, and training needs some; see --val-fraction": len(self.listed)},
         )
 
 
@@ -87,9 +90,11 @@ def make_plan(options: Options, cache: Path) -> Plan:
     if given and options.encoder is not None:
         raise InputError("--encoder", options.encoder, "none: the source has latents already")
     choice = None if given or options.encoder in (None, STAND_IN) else choose(options.encoder)
-    text = options.text or (SOURCE if source.empty_text() is not None else STAND_IN_TEXT)
+    text = options.text or (SOURCE if source.empty_text() is not None and _has_text(source, listed) else STAND_IN_TEXT)
     if text != SOURCE:
         open_text(text, {item.instruction for item in listed})
+    elif source.empty_text() is None or not _has_text(source, listed):
+        raise InputError("--text", text, "this source has no vectors of its instructions and of the empty prompt")
     return Plan(options, source, listed, choice, text)
 
 
@@ -126,3 +131,13 @@ def record_of(choice: EncoderChoice | None) -> EncoderRecord:
 def described(record: EncoderRecord) -> str:
     """An encoder, for people."""
     return f"{record.name} ({record.kind}), stride {record.spatial_stride} x {record.temporal_stride}"
+
+
+def _has_text(source: Source, listed: Sequence[Listed]) -> bool:
+    """Whether the first episode that can be read brings vectors."""
+    for item in listed:
+        try:
+            return source.content(item).text is not None
+        except InputError:
+            continue
+    return False

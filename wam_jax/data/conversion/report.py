@@ -68,8 +68,7 @@ class Report:
         if self.sizes:
             lines.append(f"first     {self.sizes}")
         if self.latent_frames:
-            rate = f", {self.latent_frames / self.seconds:.0f} a second" if self.seconds else ""
-            lines.append(f"written   {self.latent_frames} latent frames{rate}")
+            lines.append(f"written   {self.latent_frames} latent frames; this call took {self.seconds:.1f} s")
         lines += [f"note      {note} ({count} episodes)" for note, count in self.notes.items()]
         lines += [f"skipped   {item.id}: {item.reason}" for item in self.skipped[:_SHOWN]]
         if len(self.skipped) > _SHOWN:

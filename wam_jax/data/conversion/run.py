@@ -141,7 +141,7 @@ def _fitted(plan: Plan, spool: Spool) -> EncoderChoice | None:
 
 def _refused(plan: Plan, spool: Spool, skipped: list[Skipped], record: EncoderRecord) -> Report:
     report = dataclasses.replace(plan.report(), state="refused", encoder=described(record), skipped=tuple(skipped))
-    return dataclasses.replace(report, notes=counted(spool.notes()))
+    return dataclasses.replace(report, notes=plan.report().notes | counted(spool.notes()))
 
 
 def _complete(plan: Plan, spool: Spool, skipped: list[Skipped]) -> Report:
@@ -154,7 +154,7 @@ def _complete(plan: Plan, spool: Spool, skipped: list[Skipped]) -> Report:
         text=store.manifest.text.name if store.manifest.text else "none",
         latent_frames=int(store.index.extents["video_latents"].sum()),
         skipped=tuple(skipped),
-        notes=counted(spool.notes()),
+        notes=plan.report().notes | counted(spool.notes()),
     )
     spool.remove()
     return report
