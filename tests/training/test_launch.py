@@ -1,7 +1,10 @@
 """The launcher: the same line starts a run, and goes on with it once there is something to go on from."""
 
 import os
+import re
 import subprocess
+import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -9,16 +12,15 @@ import pytest
 LAUNCHER = Path(__file__).parents[2] / "launch" / "local.sh"
 
 
-def launched(directory: Path, *arguments: str | Path) -> list[str]:
-    """The words that would be run: a stand-in for python3 prints them."""
+def launched(directory: Path, *arguments: str | Path, **variables: str) -> list[str]:
+    """The words that would be run: a stand-in for python3 prints them, or what `STAND_IN` says."""
     stand_in = directory / "bin" / "python3"
-    stand_in.parent.mkdir()
-    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    stand_in.parent.mkdir(parents=True)
+    stand_in.write_text("#!/bin/sh\n" + variables.pop("STAND_IN", 'printf "%s\\n" "$@"') + "\n")
     stand_in.chmod(0o755)
-    path = f"{stand_in.parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", LAUNCHER, *arguments], capture_output=True, text=True, check=True, env=os.environ | {"PATH": path}
-    )
+    path = f"{stand_in.parent}{os.pathsep}{variables.pop('PATH', os.environ['PATH'])}"
+    environment = os.environ | variables | {"PATH": path}
+    done = subprocess.run(["bash", LAUNCHER, *arguments], capture_output=True, text=True, check=True, env=environment)
     return done.stdout.splitlines()
 
 
@@ -34,3 +36,53 @@ def test_only_a_complete_checkpoint_is_gone_on_from(tmp_path: Path, *, left: tup
     assert words[-1] == "--config.seed=1"
     assert words[words.index("--workdir") + 1] == str(run)
     assert (["--resume-from", str(run)] == words[-3:-1]) is resumes
+
+
+def test_processes_are_told_of_each_other_and_of_their_gpu(tmp_path: Path) -> None:
+    says = 'echo "$JAX_PROCESS_ID of $JAX_NUM_PROCESSES at $JAX_COORDINATOR_ADDRESS on ${JAX_LOCAL_DEVICE_IDS-any}"'
+    gpus = tmp_path / "gpus"
+    gpus.mkdir()
+    lists = gpus / "nvidia-smi"
+    for listed, device in (("", "any"), ("echo GPU 0; echo GPU 1", "{}")):
+        lists.write_text(f"#!/bin/sh\n{listed}\n")
+        lists.chmod(0o755)
+        path = f"{gpus}{os.pathsep}{os.environ['PATH']}"
+        lines = launched(tmp_path / (device + "run"), "c.py", "r", PROCESSES="2", STAND_IN=says, PATH=path)
+        address = lines[0].split()[4]
+        assert address.startswith("localhost:")
+        assert sorted(lines) == [f"{n} of 2 at {address} on {device.format(n)}" for n in (0, 1)]
+
+
+def test_a_process_that_fails_is_the_exit_code_of_all(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        launched(tmp_path, "c.py", "r", PROCESSES="3", STAND_IN='test "$JAX_PROCESS_ID" = 1 && exit 7; exit 0')
+    assert error.value.returncode == 7
+
+
+def test_a_signal_to_the_launcher_reaches_all_processes(tmp_path: Path) -> None:
+    stand_in = tmp_path / "python3"
+    ended = f"trap 'sleep 0.3; touch {tmp_path}/$JAX_PROCESS_ID; exit 0' TERM"
+    stand_in.write_text(f"#!/bin/bash\n{ended}\ntouch {tmp_path}/up$JAX_PROCESS_ID\nwhile :; do sleep 0.05; done\n")
+    stand_in.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    words = ["bash", LAUNCHER, "c.py", tmp_path / "run"]
+    with subprocess.Popen(words, env=os.environ | {"PATH": path, "PROCESSES": "2"}) as launcher:
+        while len(list(tmp_path.glob("up*"))) < 2:
+            time.sleep(0.02)
+        launcher.terminate()
+        assert launcher.wait(30) == 0
+    assert {"0", "1"} <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["local.sh", "slurm.sbatch"])
+def test_launchers_are_shell_that_parses(name: str) -> None:
+    subprocess.run(["bash", "-n", LAUNCHER.with_name(name)], check=True)
+
+
+def test_the_jobset_says_the_same_number_of_hosts_everywhere() -> None:
+    text = LAUNCHER.with_name("jobset.yaml").read_text()
+    (count,) = re.findall(r'JAX_NUM_PROCESSES, value: "(\d+)"', text)
+    assert re.findall(r"(?:parallelism|completions): (\d+)", text) == [count] * 2
+    script = re.search(r"start.sh: \|\n(.*?)\n---", text, re.DOTALL)
+    assert script
+    subprocess.run(["bash", "-n"], input=textwrap.dedent(script[1]), text=True, check=True)
