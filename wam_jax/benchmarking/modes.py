@@ -59,7 +59,8 @@ class ModeResult:
         rectangle_tokens_per_step: of the mode's microbatches, each padded to its own longest, mean.
         compile_seconds: compiling all shapes, before the first update.
         compiled_shapes: how many there are.
-        peak_memory: bytes on the fullest device, where the backend reports it.
+        peak_memory: bytes on the fullest device since the command began, where the backend reports them; that of one
+            mode by itself takes a command of its own.
         largest_loss_difference: relative, over all draws, from the first mode's.
     """
 
