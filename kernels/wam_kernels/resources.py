@@ -1,7 +1,8 @@
 """What compiled kernels cost on a GPU: registers, spilled bytes, shared memory and the instructions that count.
 
-`kernel_resources` compiles a function for compile-only devices (`wam_kernels.deviceless`) and reads the compiler's own
-reports: XLA's PTX dump through `ptxas -v` and its thunk listing for Triton kernels, Mosaic's dump for its own.
+`kernel_resources` and `compiled_with_resources` compile for compile-only devices (`wam_kernels.deviceless`) and read
+the compiler's own reports: XLA's PTX dump through `ptxas -v` and its thunk listing for Triton kernels, for its own
+Mosaic's dump.
 """
 
 import contextlib
@@ -48,26 +49,45 @@ def kernel_resources(function: Callable[..., Any], *args: Any) -> dict[str, Reso
     Raises:
         RuntimeError: if ptxas rejects the PTX.
     """
+    return compiled_with_resources(jax.jit(function).lower(*args))[1]
+
+
+def compiled_with_resources(
+    lowered: jax.stages.Lowered, *, prefix: str = ""
+) -> tuple[jax.stages.Compiled, dict[str, Resources]]:
+    """Compiles a lowered program, and reports each of its kernels whose name begins with `prefix`.
+
+    Raises:
+        RuntimeError: if ptxas rejects the PTX.
+    """
     with tempfile.TemporaryDirectory() as folder, _environment(MOSAIC_GPU_DUMP_TO=folder):
         options = {"xla_dump_to": folder, "xla_dump_emitter_re": "ptx"}
-        jax.jit(function).lower(*args).compile(compiler_options=options)
-        return _read(pathlib.Path(folder))
+        compiled = lowered.compile(compiler_options=options)
+        kernels = _read(pathlib.Path(folder), prefix)
+    return compiled, {name: cost for name, cost in kernels.items() if name.startswith(prefix)}
 
 
-def _read(folder: pathlib.Path) -> dict[str, Resources]:
+def _read(folder: pathlib.Path, prefix: str) -> dict[str, Resources]:
     kernels: dict[str, Resources] = {}
     for path in sorted(folder.glob("module_*.ptx")):
-        kernels |= _from_log(_assemble(path), path.read_text())
+        ptx = path.read_text()
+        if f".entry {prefix}" in ptx:  # Assembling all of a large program again would take as long as compiling it.
+            kernels |= _from_log(_assemble(path), ptx)
     for path in sorted(folder.glob("*.ptxas")):
         (kernel,) = _from_log(path.read_text(), path.with_suffix(".ptx").read_text()).values()
-        used = re.search(r"smem_scratch_bytes=(\d+)", path.with_suffix(".resources.txt").read_text())
-        kernel.shared_memory = int(used[1]) if used else 0
+        kernel.shared_memory = _scratch(folder, re.sub(r"_\d+$", "", path.stem))
         kernels[path.stem] = kernel
     for path in folder.glob("*thunk_sequence.txt"):
         for name, used in re.findall(r"(\w+) grid: \[.*?shared_memory: (\d+) bytes", path.read_text()):
             if name in kernels:
                 kernels[name].shared_memory = int(used)
     return kernels
+
+
+def _scratch(folder: pathlib.Path, name: str) -> int:
+    """Shared memory of a Mosaic kernel. Its calls are numbered apart in this report, and all take the same."""
+    reports = (path.read_text() for path in folder.glob(f"{name}_*.resources.txt"))
+    return max((_number(r"smem_scratch_bytes=(\d+)", report) for report in reports), default=0)
 
 
 def _assemble(ptx: pathlib.Path) -> str:

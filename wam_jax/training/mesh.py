@@ -27,19 +27,25 @@ def check_world_size(expected: int | None) -> None:
 
 
 def make_mesh(shape: tuple[int, int]) -> Mesh:
-    """The mesh of all devices of all processes.
+    """The mesh of all devices of all processes; shape and errors as `mesh_sizes`."""
+    sizes = mesh_sizes(shape, jax.device_count())
+    return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def mesh_sizes(shape: tuple[int, int], devices: int) -> tuple[int, int]:
+    """The sizes of a mesh of so many devices.
 
     Args:
         shape: sizes of ("data", "fsdp"); -1 takes the devices that the other leaves.
+        devices: of all processes.
     Raises:
         InputError: the devices do not fill the shape exactly.
     """
-    devices = jax.device_count()
     given = math.prod(size for size in shape if size != -1)
-    sizes = tuple(devices // given if size == -1 else size for size in shape)
-    if math.prod(sizes) != devices:
+    data, fsdp = (devices // given if size == -1 else size for size in shape)
+    if data * fsdp != devices:
         raise InputError("trainer.mesh", shape, f"must multiply to the {devices} devices; -1 takes what is left")
-    return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    return data, fsdp
 
 
 def process_rows(mesh: Mesh) -> range:
