@@ -1,5 +1,6 @@
 """Arrays of `.npz` and `.safetensors` files of strangers: nothing is unpickled, sizes are checked before reading."""
 
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +13,10 @@ from wam_jax.errors import InputError
 MAX_BYTES = 1 << 33
 """Of one array."""
 _COMPLETE = "a complete file; copy it again"
+_DAMAGE = (
+    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error),
+    *(SyntaxError, tokenize.TokenError),  # NumPy reads an array's header as Python literals.
+)
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -25,7 +30,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             }
     except InputError:
         raise
-    except (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise InputError(str(path), str(error), _COMPLETE) from None
 
 

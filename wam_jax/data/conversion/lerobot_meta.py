@@ -14,7 +14,7 @@ from typing import Any
 
 from etils import epath
 
-from wam_jax.data.conversion.paths import fill, open_parquet
+from wam_jax.data.conversion.paths import fill, open_parquet, readable_parquet
 from wam_jax.data.jsonio import from_json
 from wam_jax.errors import InputError
 
@@ -126,9 +126,11 @@ def _entries_v2(root: epath.Path, info: Info, cameras: tuple[str, ...]) -> Itera
 
 def _entries_v3(root: epath.Path, info: Info, cameras: tuple[str, ...]) -> Iterator[Entry]:
     for path in sorted(root.glob("meta/episodes/*/*.parquet")):
-        file = open_parquet(path)
-        names = [name for name in file.schema_arrow.names if not name.startswith("stats/")]
-        for row in file.read(columns=names, use_threads=False).to_pylist():
+        with readable_parquet(path):
+            file = open_parquet(path)
+            names = [name for name in file.schema_arrow.names if not name.startswith("stats/")]
+            rows = file.read(columns=names, use_threads=False).to_pylist()
+        for row in rows:
             yield _entry_v3(row, info, cameras, str(path))
 
 

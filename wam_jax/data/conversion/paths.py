@@ -4,7 +4,8 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -66,12 +67,19 @@ def directories_with(root: epath.Path, marker: str) -> Iterator[epath.Path]:
 
 def open_parquet(path: epath.Path) -> pq.ParquetFile:
     """A parquet file, local (memory-mapped) or remote (read whole); raises InputError."""
-    try:
+    with readable_parquet(path):
         data = pa.BufferReader(path.read_bytes()) if is_remote(path) else pa.memory_map(str(path))
         return pq.ParquetFile(data)
+
+
+@contextmanager
+def readable_parquet(path: epath.PathLike) -> Generator[None]:
+    """Turns what reading a damaged parquet file raises into InputError."""
+    try:
+        yield
     except FileNotFoundError:
         raise InputError(str(path), None, "the file is missing; copy the source again") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(str(path), str(error), "a readable parquet file; copy it again") from None
 
 

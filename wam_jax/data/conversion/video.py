@@ -102,6 +102,8 @@ def _decoded(container: "av.container.InputContainer", span: Span, where: str) -
 
 def _check_size(container: "av.container.InputContainer", where: str) -> None:
     stream = container.streams.video[0]
+    if stream.codec_context is None:
+        raise InputError(where, "an unknown codec", "a video that can be decoded here")
     if not 0 < max(stream.height, stream.width) <= MAX_SIDE:
         raise InputError(where, f"{stream.height} x {stream.width} pixels", f"sides up to {MAX_SIDE}")
 
