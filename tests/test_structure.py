@@ -10,8 +10,10 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted([*(ROOT / "wam_jax").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")])
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 COMMANDS = {
+    "wam_jax.verify",
     "wam_jax.train",
     "wam_jax.benchmark",
+    "wam_jax.plan",
     "wam_jax.data.record",
     "wam_jax.data.inspect",
     "wam_jax.data.convert",

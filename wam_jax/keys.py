@@ -118,9 +118,9 @@ def _nest(function: _Function, dims: int) -> _Function:
 
 def normal(keys: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Standard normal noise, one block of `shape` a key: keys[...] to float32[..., *shape]."""
-    return _over(lambda key: jax.random.normal(key, shape), keys, keys.ndim)
+    return _over(lambda key: jax.random.normal(key, shape, jnp.float32), keys, keys.ndim)
 
 
 def unit(keys: jax.Array) -> jax.Array:
     """One uniform number in [0, 1) a key: keys[...] to float32[...]."""
-    return _over(jax.random.uniform, keys, keys.ndim)
+    return _over(lambda key: jax.random.uniform(key, dtype=jnp.float32), keys, keys.ndim)

@@ -154,8 +154,8 @@ def test_not_even_a_nan_passes_between_samples_on_tiles_of_their_own(field, mode
 
     @jax.jit
     def outputs(batch):
-        video, action = policy.velocities(runner.params, batch)
-        return policy.forward_train_batch(runner.params, batch)["loss"], video, action
+        losses, (video, action) = policy.predict_train_batch(runner.params, batch)
+        return losses["loss"], video, action
 
     assert batch.samples.valid.all()
     clean = outputs(batch)

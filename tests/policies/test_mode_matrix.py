@@ -103,6 +103,6 @@ def _update(results: dict[Draw, Result], params: Any) -> Any:
     """What the optimizer adds to the parameters after one update of all draws."""
     gradients = [result.gradient for _, result in sorted(results.items())]
     mean = jax.tree.map(lambda *leaves: jnp.asarray(sum(leaves) / len(leaves)), *gradients)
-    # The first step of Adam is g / (|g| + eps): with a tiny eps a gradient that is rounding noise gives a step of noise.
+    # The first step of Adam is g / (|g| + eps): with a tiny eps a gradient of rounding noise gives a step of noise.
     transform = adamw(OptimizerConfig(max_grad_norm=1.0, eps=1e-6))
     return transform.update(mean, transform.init(params), params)[0]

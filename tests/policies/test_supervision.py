@@ -29,7 +29,7 @@ def felt(bench) -> tuple[np.ndarray, np.ndarray]:
     def loss(video: jax.Array, action: jax.Array) -> jax.Array:
         noised = noise_samples(batch.samples, batch.seed, bench.policy.flow)
         streams = (HiddenStream(hidden, jnp.zeros(hidden.shape[:3])) for hidden in (video, action))
-        return decoder.losses(HiddenSamples(*streams), noised, batch.samples)["loss"].sum()
+        return decoder.decoded(HiddenSamples(*streams), noised, batch.samples)[0]["loss"].sum()
 
     shapes = (1, slots, MOST_FRAMES + 1, 3, 2, 4), (1, slots, MOST_FRAMES, 2, 2)
     velocities = [jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate(shapes)]

@@ -41,8 +41,7 @@ class Runner:
         self.program = jax.jit(jax.value_and_grad(self._weighted, has_aux=True))
 
     def _weighted(self, params, batch, weights):
-        losses = self.policy.forward_train_batch(params, batch)
-        velocities = jax.lax.stop_gradient(self.policy.velocities(params, batch))
+        losses, velocities = self.policy.predict_train_batch(params, batch)
         return jnp.vdot(losses["loss"], weights), (losses, velocities)
 
     def results(self, config: Config, *, draws: int, ranks: int = 1) -> dict[Draw, Result]:

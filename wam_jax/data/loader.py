@@ -133,7 +133,7 @@ class TrainData:
 
     def step_maker(self) -> StepMaker:
         """Makes single steps of this process's rows; a copy of it in another process makes the same ones."""
-        return StepMaker(self._planner, self.shapes, self._materializer(), self._rows)
+        return StepMaker(self._planner, self.shapes, self.materializer(), self._rows)
 
     def validation(self) -> list[RowBatch]:
         """This process's rows of the validation batches; read once and kept."""
@@ -141,13 +141,13 @@ class TrainData:
 
     @cached_property
     def _validation(self) -> list[RowBatch]:
-        make, draws = self._materializer().batch, self.validation_draws
+        make, draws = self.materializer().batch, self.validation_draws
         rungs = [self.validation_shapes.rung(draws[b]) for b in range(len(draws.episode))]
         return [make(draws[b, self._rows], rung) for b, rung in enumerate(rungs)]
 
     def empty_batches(self) -> list[RowBatch]:
         """One batch without samples for each rung of training, cheapest first: what to compile ahead for."""
-        make, draws = self._materializer().batch, self._planner.plan(0).draws
+        make, draws = self.materializer().batch, self._planner.plan(0).draws
         nothing = draws[0, self._rows].reshape(-1).seated(np.full((self._rows.stop - self._rows.start, 1), -1))
         return [make(nothing, rung) for rung in self.shapes.ladder.rungs]
 
@@ -211,7 +211,8 @@ class TrainData:
         sampler = _sampler(config, law, self._store.index, self.objective_group)
         return make_planner(config.data.batching, law, sampler, shape, per_epoch, self.constants)
 
-    def _materializer(self) -> Materializer:
+    def materializer(self) -> Materializer:
+        """Makes transport arrays of any draws of this run."""
         reader = SampleReader(self._config, self._store, self.constants)
         condition = self._store.index.extents["condition_latents"] != ABSENT
         used = contracts.wants_condition_latents(self._config.policy) and Objective.JOINT in self.objectives

@@ -44,6 +44,9 @@ class HiddenSamples:
 
 Head = Callable[[jax.Array, jax.Array], jax.Array]
 
+type Velocities = tuple[jax.Array, jax.Array]
+"""What is predicted: of the video float32[R, S, T, C, H, W], of the actions float32[R, S, F, A, D]."""
+
 
 @dataclass(frozen=True)
 class Decoder:
@@ -61,31 +64,19 @@ class Decoder:
     latent_loss_weight: float = 1.0
     action_loss_weight: float = 1.0
 
-    def losses(
+    def decoded(
         self, hidden: HiddenSamples, noised: NoisedSamples, samples: SampleSlots, *, zero_prediction: bool = False
-    ) -> dict[str, jax.Array]:
-        """Losses and metrics of every sample: float32[R, S] each, 0 for empty slots.
+    ) -> tuple[dict[str, jax.Array], Velocities]:
+        """Losses and metrics of every sample, float32[R, S] each, 0 for empty slots; and what the heads predict.
 
         Keys: loss, video_loss, action_loss, latent_mse, action_mse; with `zero_prediction` also zero_loss,
-        zero_video_loss and zero_action_loss, the same losses of predicting a velocity of zero.
+        zero_video_loss and zero_action_loss, the same losses of predicting a velocity of zero. What is predicted behind
+        a sample's own frames means nothing.
         """
         xs = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), (hidden, noised, _decoded_fields(samples)))
         outputs = tracing.mapped(lambda x: self._sample(*x, zero_prediction=zero_prediction), xs)
-        return {name: tag(jnp.moveaxis(value, 0, 1), f"decode.{name}") for name, value in outputs.items()}
-
-    def velocities(self, hidden: HiddenSamples) -> tuple[jax.Array, jax.Array]:
-        """What the heads predict: of the video float32[R, S, T, C, H, W], of the actions float32[R, S, F, A, D]."""
-
-        def one(sample: HiddenSamples) -> tuple[jax.Array, jax.Array]:
-            video, action = sample.video, sample.action
-            return (
-                self.video_head(video.hidden, video.conditioning),
-                self.action_head(action.hidden, action.conditioning),
-            )
-
-        xs = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), hidden)
-        video, action = jax.lax.map(one, xs)
-        return jnp.moveaxis(video, 0, 1), jnp.moveaxis(action, 0, 1)
+        losses, velocities = jax.tree.map(lambda array: jnp.moveaxis(array, 0, 1), outputs)
+        return {name: tag(value, f"decode.{name}") for name, value in losses.items()}, velocities
 
     def denoised_video(self, hidden: HiddenSamples, noised: NoisedSamples) -> jax.Array:
         """Denoised estimates x_t - sigma v of the noisy video copies: float32[R, S, T, C, H, W]."""
@@ -104,7 +95,7 @@ class Decoder:
         fields: dict[str, jax.Array],
         *,
         zero_prediction: bool,
-    ) -> dict[str, jax.Array]:
+    ) -> tuple[dict[str, jax.Array], Velocities]:
         """One slot of every row; arrays lack the slot axis."""
         video = self.video_head(hidden.video.hidden, hidden.video.conditioning)
         action = self.action_head(hidden.action.hidden, hidden.action.conditioning)
@@ -119,7 +110,7 @@ class Decoder:
         if zero_prediction:
             zero = self._weighted(jnp.zeros_like(video), jnp.zeros_like(action), noised, fields)
             losses |= {f"zero_{name}": value for name, value in zero.items()}
-        return losses
+        return losses, (video, action)
 
     def _weighted(
         self, video: jax.Array, action: jax.Array, noised: NoisedSamples, fields: dict[str, jax.Array]

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 
 
 def masked_error(prediction: jax.Array, target: jax.Array, mask: jax.Array) -> jax.Array:
-    """prediction - target in float32 where the mask is set, 0 elsewhere, whatever lies there."""
-    difference = prediction.astype(jnp.float32) - target.astype(jnp.float32)
+    """prediction - target where the mask is set, 0 elsewhere, whatever lies there; float32 (float64 in an oracle)."""
+    wide = jnp.promote_types(prediction.dtype, jnp.float32)
+    difference = prediction.astype(wide) - target.astype(wide)
     return jnp.where(mask > 0, difference, 0.0)
 
 

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from wam_jax.config.schema import Config
 from wam_jax.data.transport import RowBatch, RowLayout, SampleSlots
-from wam_jax.decode.decoder import Decoder, HiddenSamples, HiddenStream
+from wam_jax.decode.decoder import Decoder, HiddenSamples, HiddenStream, Velocities
 from wam_jax.flow.clock import FlowConfig
 from wam_jax.flow.noising import NoisedSamples, noise_samples
 from wam_jax.flow.schedule import FlowSchedule
@@ -53,22 +53,22 @@ class DualExpertPolicy:
     def forward_train_batch(
         self, params: Params, batch: RowBatch, *, zero_prediction: bool = False
     ) -> dict[str, jax.Array]:
-        """Losses and metrics of each sample: float32[R, S]; see `Decoder.losses` for the names."""
+        """Losses and metrics of each sample: float32[R, S]; see `Decoder.decoded` for the names."""
+        return self._decoded(params, batch, zero_prediction=zero_prediction)[0]
+
+    def predict_train_batch(self, params: Params, batch: RowBatch) -> tuple[dict[str, jax.Array], Velocities]:
+        """The losses of `forward_train_batch`, and the velocities that they are of."""
+        return self._decoded(params, batch, zero_prediction=False)
+
+    def _decoded(
+        self, params: Params, batch: RowBatch, *, zero_prediction: bool
+    ) -> tuple[dict[str, jax.Array], Velocities]:
         noised = noise_samples(batch.samples, batch.seed, self.flow)
         tag(noised.video.copies, "noise.video", stream="video_copies")
         tag(noised.action.copies, "noise.action", stream="action_copies")
         network = merge(self.model, params)
         hidden = self._hidden(network, batch, noised)
-        return self._decoder(network).losses(hidden, noised, batch.samples, zero_prediction=zero_prediction)
-
-    def velocities(self, params: Params, batch: RowBatch) -> tuple[jax.Array, jax.Array]:
-        """What is predicted of each sample: video float32[R, S, T, C, H, W] and actions float32[R, S, F, A, D].
-
-        Behind a sample's own frames lies something meaningless.
-        """
-        noised = noise_samples(batch.samples, batch.seed, self.flow)
-        network = merge(self.model, params)
-        return self._decoder(network).velocities(self._hidden(network, batch, noised))
+        return self._decoder(network).decoded(hidden, noised, batch.samples, zero_prediction=zero_prediction)
 
     def denoised_video(self, params: Params, batch: RowBatch, *, sigma: float) -> jax.Array:
         """Estimates of the latents from frames noised to `sigma`: float32[R, S, T, C, H, W]."""

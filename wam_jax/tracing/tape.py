@@ -11,7 +11,7 @@ derivative is by definition that of the tensor.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -71,7 +71,7 @@ _scope: ContextVar[tuple[str, Stream]] = ContextVar("scope", default=("", "sampl
 
 
 @contextlib.contextmanager
-def _on(tape: _Tape) -> Iterator[_Tape]:
+def _on(tape: _Tape) -> Generator[_Tape]:
     token = _running.set(tape)
     try:
         yield tape
@@ -80,7 +80,7 @@ def _on(tape: _Tape) -> Iterator[_Tape]:
 
 
 @contextlib.contextmanager
-def scope(name: str, *, stream: Stream) -> Iterator[None]:
+def scope(name: str, *, stream: Stream) -> Generator[None]:
     """Within it, tags are called `name.TAG` and are of `stream` where they do not say otherwise."""
     token = _scope.set((f"{name}.", stream))
     try:

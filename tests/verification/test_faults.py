@@ -1,0 +1,135 @@
+"""Faults that batching is prone to, planted one at a time: each is found, and what it strikes first is named.
+
+All strike samples in company only, so that what a draw comes to alone stays what it should be.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.support.networks import SMALL_NETWORK, UNEQUAL_EXPERTS
+from tests.support.runs import tiny_config
+from tests.support.stores import write_tiny_store
+from wam_jax.data.store import open_store
+from wam_jax.policies.dual_expert import DualExpertPolicy, noise_samples
+from wam_jax.sequence import layout
+from wam_jax.tracing.differences import first_diverged
+from wam_jax.verification.page import as_page
+from wam_jax.verification.report import as_json, as_text
+from wam_jax.verification.run import Verifier
+
+
+@pytest.fixture(scope="module")
+def verifier(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    texts = {i: {"text_context": rng.normal(size=(3 + i, 4)).astype(np.float32)} for i in range(4)}
+    path = write_tiny_store(tmp_path_factory.mktemp("faults") / "store", lengths=(7, 9, 6, 8), overrides=texts)
+    config = tiny_config(
+        data={"train_batch_size": 2, "val_batch_size": 1},
+        construction={"chunk_size": 4, "window_size": 6},
+        batching={"mode": "packed", "max_compiled_shapes": 1},
+        policy={"proprio_context_mode": "per_chunk_additive", **UNEQUAL_EXPERTS},
+        backbone=SMALL_NETWORK | {"attention": "xla", "max_text_tokens": 8},
+    )
+    return Verifier(config, open_store(path), draws=2, precision="float32")
+
+
+def _positions_run_on(monkeypatch):
+    place = layout._Row._place_phases
+
+    def run_on(row, sample, video, action):
+        place(row, dataclasses.replace(sample, frame_shift=sample.frame_shift + video.start // 2), video, action)
+
+    monkeypatch.setattr(layout._Row, "_place_phases", run_on)
+
+
+def _mask_begins_a_token_early(monkeypatch):
+    place = layout._Row._place_runs
+
+    def early(row, table, video, action):
+        first = row.runs
+        place(row, table, video, action)
+        own = row.ranges[first : row.runs]
+        own[..., 0] -= (own[..., 0] == video.start * row.video.tokens) & (own[..., 1] > 0) & (video.start > 0)
+
+    monkeypatch.setattr(layout._Row, "_place_runs", early)
+
+
+def _loss_is_averaged_over_tokens(monkeypatch):
+    decoded = DualExpertPolicy._decoded
+
+    def averaged(policy, params, batch, *, zero_prediction):
+        losses, velocities = decoded(policy, params, batch, zero_prediction=zero_prediction)
+        frames = batch.samples.num_frames
+        share = frames / jnp.sum(frames, 1) * batch.samples.valid.sum(1)
+        return losses | {"loss": losses["loss"] * share}, velocities
+
+    monkeypatch.setattr(DualExpertPolicy, "_decoded", averaged)
+
+
+def _noise_belongs_to_the_slot(monkeypatch):
+    def by_slot(samples, seed, flow, **options):
+        slot = jnp.arange(samples.draw.shape[1], dtype=jnp.uint32)
+        draw = samples.draw.at[..., 2].add(slot)
+        return noise_samples(dataclasses.replace(samples, draw=draw), seed, flow, **options)
+
+    monkeypatch.setattr("wam_jax.policies.dual_expert.noise_samples", by_slot)
+
+
+def _text_of_all_is_read(monkeypatch):
+    place = layout._Row._place_text
+
+    def all_read(row, sample, keys, video, action):
+        everything = dataclasses.replace(sample, num_text=keys.text + sample.num_text)
+        place(row, everything, dataclasses.replace(keys, text=0), video, action)
+
+    monkeypatch.setattr(layout._Row, "_place_text", all_read)
+
+
+def _chunks_are_the_first_samples(monkeypatch):
+    build = layout.build_row
+
+    def same_chunks(samples, rung, constants):
+        present = [sample for sample in samples if sample is not None]
+        chunk = present[0].geometry.chunk_size % 4 + 1 if len(present) > 1 else present[0].geometry.chunk_size
+        geometries = [dataclasses.replace(sample.geometry, chunk_size=chunk) for sample in present]
+        return build(
+            [dataclasses.replace(s, geometry=g) for s, g in zip(present, geometries, strict=True)], rung, constants
+        )
+
+    monkeypatch.setattr("wam_jax.data.materialize.build_row", same_chunks)
+
+
+FAULTS = {
+    "positions run on": (_positions_run_on, ".block_00.attention.query"),
+    "mask begins a token early": (_mask_begins_a_token_early, ".block_00.attention.out"),
+    "loss averaged over tokens": (_loss_is_averaged_over_tokens, None),
+    "noise of the slot": (_noise_belongs_to_the_slot, "noise.video"),
+    "text of all": (_text_of_all_is_read, ".block_00.text.out"),
+    "chunks of the first": (_chunks_are_the_first_samples, ".block_00.attention.out"),
+}
+
+
+def test_without_a_fault_every_mode_passes(verifier):
+    found = verifier.verify(["padded", "packed"], trace=False)
+    assert found.passed, as_text(found)
+    assert as_json(found)["modes"][1]["checks"][0]["passed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_where_it_strikes(name, verifier, monkeypatch):
+    plant, where = FAULTS[name]
+    plant(monkeypatch)
+    found = verifier.verify(["packed"], trace=True)
+    assert not found.passed
+    first = first_diverged(found.modes[0].way)
+    if where is None:  # What is predicted is right; only the losses are not.
+        assert first is None
+        assert [check.quantity for check in found.modes[0].checks if not check.passed][:2] == ["losses", "gradient"]
+        return
+    assert first is not None
+    assert first.name.endswith(where)
+    assert first.name in as_page(found)[:4000]

@@ -1,0 +1,85 @@
+"""A verification as one HTML page that opens without a server: what failed and where first, then everything."""
+
+import html
+import math
+from collections.abc import Sequence
+
+from wam_jax.tracing.differences import Difference, first_diverged
+from wam_jax.verification.gates import Check
+from wam_jax.verification.report import gate_in_words
+from wam_jax.verification.run import ModeReport, Verification
+
+_STYLE = """
+body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; color: #1b1b1b; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+table { border-collapse: collapse; } td, th { padding: .15rem .6rem; text-align: right; }
+td:first-child, th:first-child { text-align: left; font-family: ui-monospace, monospace; }
+.exact { color: #2b6cb0; } .within { color: #2f855a; } .diverged, .failed { color: #c53030; font-weight: 600; }
+.first { background: #fed7d7; } .banner { padding: .8rem 1rem; border-radius: .4rem; background: #e6fffa; }
+.banner.failed { background: #fff5f5; } .bar { display: inline-block; height: .7em; background: currentColor; }
+"""
+
+
+def as_page(found: Verification) -> str:
+    """The whole page."""
+    modes = "".join(_mode(mode) for mode in found.modes)
+    state = "" if found.passed else " failed"
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>Verification</title><style>{_STYLE}</style>"
+        f"<h1>{len(found.draws)} draws in {found.precision}: {'passed' if found.passed else 'failed'}</h1>"
+        f"<div class='banner{state}'>{_banner(found)}</div>"
+        f"<p>{html.escape(gate_in_words(found))}</p>{modes}</html>"
+    )
+
+
+def _banner(found: Verification) -> str:
+    lines = []
+    for mode in found.modes:
+        first = first_diverged(mode.way)
+        if mode.skipped is not None:
+            lines.append(f"{mode.mode}: skipped, {html.escape(mode.skipped)}")
+        elif first is not None:
+            lines.append(f"{mode.mode}: first to diverge is <b class=diverged>{html.escape(first.name)}</b>")
+        else:
+            lines.append(f"{mode.mode}: {'passed' if mode.passed else '<b class=failed>failed</b>'}")
+    return "<br>".join(lines)
+
+
+def _mode(mode: ModeReport) -> str:
+    if mode.skipped is not None:
+        return ""
+    ways = (("Tensors, in the order of execution", mode.way), ("Gradients, backwards", mode.gradient_way))
+    drawn = "".join(f"<h3>{title}</h3>{_way(way)}" for title, way in ways if way)
+    return f"<h2>{html.escape(mode.mode)}</h2>{_checks(mode.checks)}{drawn}"
+
+
+def _checks(checks: Sequence[Check]) -> str:
+    return f"<table>{''.join(_check(check) for check in checks)}</table>"
+
+
+def _check(check: Check) -> str:
+    cells = (f"<td>{n} {getattr(check.error, n):.2e}<td>gate {gate:.2e}" for n, gate in check.gate.items())
+    return f"<tr class={'exact' if check.passed else 'failed'}><td>{check.quantity}{''.join(cells)}"
+
+
+def _way(way: Sequence[Difference]) -> str:
+    first = first_diverged(way)
+    head = "<tr><th>tensor<th><th>relative L2<th><th>at worst position<th>max<th>RMSE<th>magnitude<th>differing"
+    return f"<table>{head}{''.join(_tensor(item, first) for item in way)}</table>"
+
+
+def _tensor(item: Difference, first: Difference | None) -> str:
+    kind = item.verdict.split()[0]
+    mark = f"{kind} first" if item is first else kind
+    size = math.prod(item.shape)
+    return (
+        f"<tr class='{mark}'><td>{html.escape(item.name)}<td>{item.verdict}<td>{item.relative_l2:.1e}"
+        f"<td style='text-align:left'><span class=bar style='width:{_length(item.relative_l2)}rem'></span>"
+        f"<td>{item.relative_l2_max:.1e} at {item.worst_position}<td>{item.max_abs:.1e}<td>{item.rmse:.1e}"
+        f"<td>{item.magnitude:.1e}<td>{item.differing} of {size}"
+    )
+
+
+def _length(relative: float) -> float:
+    """A decade is half a unit, from 1e-8 up."""
+    return 0.0 if relative <= 0 else max(0.0, min(4.0, 4 + math.log10(min(relative, 1.0)) / 2))

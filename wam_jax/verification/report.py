@@ -1,0 +1,75 @@
+"""A verification as text and as JSON."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from wam_jax.tracing.differences import Difference, first_diverged
+from wam_jax.verification.gates import FLOAT32_FACTOR, HALF_FACTOR, LEAST_ERROR, Check
+from wam_jax.verification.run import ModeReport, Verification
+
+MARKS = {"exact": "=", "within gate": "~", "diverged": "X"}
+
+
+def as_text(found: Verification) -> str:
+    """The tables, and of a traced run the way of the first draw."""
+    lines = [
+        f"{len(found.draws)} draws in {found.precision}, of episodes {', '.join(dict.fromkeys(found.episodes))}",
+        gate_in_words(found),
+    ]
+    for mode in found.modes:
+        lines += ["", *_mode_lines(mode)]
+    lines += ["", f"verification {'passed' if found.passed else 'FAILED'}"]
+    return "\n".join(lines)
+
+
+def gate_in_words(found: Verification) -> str:
+    """What a gate is made of."""
+    if found.precision == "float32":
+        return (
+            f"gate: {FLOAT32_FACTOR:g} x the error of the draws alone in float32 against float64, "
+            f"at least {FLOAT32_FACTOR * LEAST_ERROR:.1e}"
+        )
+    alone = f"the error of the draws alone in {found.precision} against float32"
+    return f"gate: {HALF_FACTOR:g} x {alone}, plus the gate of float32"
+
+
+def as_json(found: Verification) -> dict[str, Any]:
+    """Everything, for machines."""
+    return {
+        "passed": found.passed,
+        "precision": found.precision,
+        "gate": gate_in_words(found),
+        "draws": [
+            {"phase": draw[0], "epoch": draw[1], "position": draw[2], "episode": episode}
+            for draw, episode in zip(found.draws, found.episodes, strict=True)
+        ],
+        "modes": [dataclasses.asdict(mode) | {"passed": mode.passed} for mode in found.modes],
+    }
+
+
+def way_lines(way: Sequence[Difference]) -> list[str]:
+    """A drawing of the way: one line a tensor, marked by its verdict."""
+    width = max((len(item.name) for item in way), default=0)
+    return [
+        f"  {MARKS[item.verdict]} {item.name:{width}}  {item.verdict:11}  relative L2 {item.relative_l2:.2e}  "
+        f"max {item.max_abs:.2e}  differing {item.differing}"
+        for item in way
+    ]
+
+
+def _mode_lines(mode: ModeReport) -> list[str]:
+    if mode.skipped is not None:
+        return [f"{mode.mode}: skipped; {mode.skipped}"]
+    lines = [f"{mode.mode}: {'passed' if mode.passed else 'FAILED'}"]
+    lines += [_check_line(check) for check in mode.checks]
+    for title, way in (("first tensor to diverge", mode.way), ("first gradient to diverge", mode.gradient_way)):
+        if way:
+            first = first_diverged(way)
+            lines += [f"  {title}: {first.name if first else 'none'}"]
+    return lines + way_lines(mode.way)
+
+
+def _check_line(check: Check) -> str:
+    shown = ", ".join(f"{name} {getattr(check.error, name):.2e} (gate {gate:.2e})" for name, gate in check.gate.items())
+    return f"  {'ok    ' if check.passed else 'FAILED'} {check.quantity:18} {shown}"
