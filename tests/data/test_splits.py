@@ -1,5 +1,7 @@
 """Splits: the column wins, a hash fills in, nothing is ever borrowed from the other split."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -45,3 +47,37 @@ def test_an_empty_split_is_an_error_and_no_training_episode():
     index = make_index([3, 3], splits=["train", "train"])
     with pytest.raises(InputError, match=r"split 'val' = 0: no episode of 2"):
         split_episodes(index, "val")
+
+
+def test_tasks_are_held_out():
+    index = make_index([3, 3, 3, 3], tasks=["a", "b", "a", "c"], splits=["val", "val", "val", "val"])
+    how: Any = {"source": "task", "validation_tasks": ["b", "c"]}
+    assert split_episodes(index, "val", **how).tolist() == [1, 3]
+    assert split_episodes(index, "train", **how).tolist() == [0, 2]
+
+
+def test_listed_episodes_are_held_out():
+    index = make_index([3, 3, 3], splits=["val", "train", "train"])
+    how: Any = {"source": "list", "validation_episodes": ["ep2"]}
+    assert split_episodes(index, "val", **how).tolist() == [2]
+    assert split_episodes(index, "train", **how).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"source": "task", "validation_tasks": ["d"]}, r"data\.split\.val_tasks = 'd': some of "),
+        ({"source": "task"}, r"data\.split\.val_tasks = None"),
+        ({"source": "list", "validation_episodes": ["ep9"]}, r"data\.split\.val_episodes = 'ep9': some of ep0, ep1"),
+        ({"source": "list"}, r"data\.split\.val_episodes = None"),
+    ],
+)
+def test_what_is_held_out_must_be_there(how, said):
+    with pytest.raises(InputError, match=said):
+        split_episodes(make_index([3, 3]), "val", **how)
+
+
+def test_holding_everything_out_leaves_nothing_to_train():
+    index = make_index([3, 3], tasks=["a", "a"])
+    with pytest.raises(InputError, match="split 'train' = 0"):
+        split_episodes(index, "train", source="task", validation_tasks=["a"])
