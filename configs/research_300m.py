@@ -32,8 +32,8 @@ def get_config() -> ConfigDict:
 
     config.backbone.hidden_size = 1024
     config.backbone.num_layers = 12
-    config.backbone.num_heads = 16
-    config.backbone.head_dim = 64
+    config.backbone.num_heads = 8
+    config.backbone.head_dim = 128
     config.backbone.ffn_dim = 4096
     config.backbone.text_dim = 4096
     config.backbone.max_text_tokens = 512
