@@ -63,3 +63,19 @@ def test_proportions_are_kept():
 def test_what_is_no_image_is_refused():
     with pytest.raises(InputError, match="image that decodes"):
         read_image(b"nothing", np.zeros((8, 8, 3), np.uint8), where="image")
+
+
+def test_av1_too(tmp_path):
+    frames = record(1, side=64).frames  # The encoder knows no smaller pictures.
+    write_video(tmp_path / "v.mp4", frames, codec="libsvtav1")
+    found = read_frames(tmp_path / "v.mp4", Span(3 / FPS, 6, FPS), size=(64, 64))
+    assert np.abs(found.astype(int) - frames[3:9]).mean() < 8
+
+
+def test_damage_in_the_middle_is_not_painted_over(path, tmp_path):
+    broken, data = tmp_path / "b.mp4", bytearray(path.read_bytes())
+    at = data.find(b"mdat") + 1200
+    data[at : at + 200] = bytes(range(200))
+    broken.write_bytes(bytes(data))
+    with pytest.raises(InputError):
+        read_frames(broken, Span(0, 21, FPS), size=SIZE)

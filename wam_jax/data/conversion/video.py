@@ -84,8 +84,11 @@ def _decoded(container: "av.container.InputContainer", span: Span, where: str) -
     stream, half = container.streams.video[0], 0.5 / span.fps
     if span.start > half:
         container.seek(max(0, int((span.start - half) / (stream.time_base or 1))), stream=stream)
+    stream.codec_context.options = {"err_detect": "explode"}  # Else what is damaged is painted over.
     number = 0
     for frame in container.decode(stream):
+        if frame.is_corrupt:
+            raise InputError(where, f"frame {number} of the episode at {span.start:g} s", "is damaged; copy it again")
         time = frame.time or 0.0
         if time < span.start - half:
             continue
