@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,6 +66,34 @@ def test_processes_write_the_same_bytes_as_one(tmp_path, source, encoder):
     for workers in (1, 2):
         assert run(source, tmp_path / f"by-{workers}", *encoder, "--workers", workers)[0] == 0
     assert content_of(tmp_path / "by-1") == content_of(tmp_path / "by-2")
+
+
+@pytest.mark.slow
+def test_processes_of_a_killed_command_end_and_another_goes_on(tmp_path, source):
+    words = [sys.executable, "-m", "wam_jax.data.convert", source, tmp_path / "store", *FITTED, "--workers", 2]
+    command = subprocess.Popen(list(map(str, words)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    spooled = spool_of(tmp_path / "store") / "episodes"
+    while not spooled.is_dir() or not list(spooled.glob("*.safetensors")):
+        assert command.poll() is None
+        time.sleep(0.01)
+    workers = [int(pid) for pid in Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()]
+    command.kill()
+    command.wait()
+    assert len(workers) >= 2
+    ends = time.monotonic() + 60
+    while [pid for pid in workers if _is_running(pid)]:
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    assert run(source, tmp_path / "store", *FITTED)[0] == 0
+    assert run(source, tmp_path / "whole", *FITTED)[0] == 0
+    assert content_of(tmp_path / "store") == content_of(tmp_path / "whole")
+
+
+def _is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_finished_episodes_are_not_converted_again(tmp_path, source, encoder, monkeypatch):
