@@ -74,6 +74,7 @@ def run(source: epath.PathLike, store: Path, *arguments: Any) -> tuple[int, dict
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """An `.npz`, compressed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for key, value in arrays.items():
             with archive.open(f"{key}.npy", "w") as file:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.conversion.commands import run
+from tests.data.conversion.commands import run, write_npz
 from tests.data.conversion.robots import SENTENCES, record, write_lerobot
 from wam_jax.data import convert
 from wam_jax.data.codec import codec_of
@@ -79,7 +79,20 @@ def test_unless_it_is_left_out(tmp_path, damaged):
     assert (code, report["state"], len(report["skipped"])) == (0, "complete", 1)
     store = open_store(tmp_path / "store")
     assert store.index.ids.tolist() == [f"robots-{number:06d}" for number in (0, 1, 3, 4)]
-    assert store.manifest.provenance["skipped"][0]["id"] == "robots-000002"
+    assert store.manifest.provenance["skipped"] == report["skipped"]
+
+
+def test_episodes_that_do_not_fit_the_first_are_skipped_too(tmp_path):
+    write_npz(tmp_path / "lab/b.npz", arrays := {"frames": ROBOTS[0].frames, "actions": ROBOTS[0].actions})
+    write_npz(tmp_path / "lab/a.npz", arrays)
+    write_npz(tmp_path / "lab/c.npz", arrays | {"actions": ROBOTS[0].actions[:, :1]})
+    code, report = run(tmp_path / "lab", tmp_path / "store", *MEANS)
+    assert (code, [item["id"] for item in report["skipped"]]) == (1, ["lab/c"])
+    assert not (tmp_path / "store").exists()
+    code, report = run(tmp_path / "lab", tmp_path / "store", *MEANS, "--skip-bad")
+    assert (code, [item["id"] for item in report["skipped"]]) == (0, ["lab/c"])
+    assert "axis action_dim is 2" in report["skipped"][0]["reason"]
+    assert open_store(tmp_path / "store").index.ids.tolist() == ["lab/a", "lab/b"]
 
 
 def test_that_nothing_is_held_out_is_noted(tmp_path, source):

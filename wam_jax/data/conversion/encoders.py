@@ -14,6 +14,7 @@ An encoder is a pure function of the frames. For example:
             ...                    # [C, 1 + k, H / 16, W / 16] float, scaled as the model reads them
 """
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -139,7 +140,9 @@ def _read_codec(place: str) -> bytes:
     return codec.to_bytes()
 
 
+@functools.cache
 def _call(text: str) -> LatentEncoder:
+    """Once a process: an encoder may be large."""
     module, _, name = text.partition(":")
     if not module or not name:
         raise InputError("--encoder", text, CHOICES)

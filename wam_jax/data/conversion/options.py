@@ -81,6 +81,8 @@ def read_options(arguments: Sequence[str] | None, *, description: str) -> Option
             raise InputError(_flag(name), getattr(options, name), "at least 1")
     if options.max_episodes is not None and options.max_episodes < 1:
         raise InputError("--max-episodes", options.max_episodes, "at least 1")
+    if options.limits is not None and not options.limits.is_file():
+        raise InputError("--limits", str(options.limits), "a JSON file")
     if not options.fps > 0:
         raise InputError("--fps", options.fps, "above 0")
     if not 0 <= options.val_fraction < 1:

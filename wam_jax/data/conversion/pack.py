@@ -1,5 +1,6 @@
 """From finished episodes to a store: in the order of the list, so that the same episodes give the same bytes."""
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from wam_jax.data.conversion.content import Listed
 from wam_jax.data.conversion.report import Skipped
 from wam_jax.data.conversion.spool import Spool
 from wam_jax.data.conversion.work import TEXT
-from wam_jax.data.manifest import EncoderRecord
+from wam_jax.data.manifest import EncoderRecord, Manifest
 from wam_jax.data.tensorio import TensorFile, decode_tensors
 from wam_jax.data.text import TextEncoder
 from wam_jax.data.writer import Episode, StoreWriter
@@ -68,7 +69,7 @@ def pack(
             except InputError as error:
                 refused.append(Skipped(item.id, str(error)))
         if refused:
-            writer.note(skipped_in_packing=[item.id for item in refused])
+            writer.note(skipped_in_packing=[dataclasses.asdict(item) for item in refused])
     return refused
 
 
@@ -90,6 +91,12 @@ def provenance_of(layout: str, listed: Sequence[Listed], **facts: Any) -> dict[s
         **({"branches": {"episodes": branches}} if branches else {}),
         **facts,
     }
+
+
+def skipped_of(manifest: Manifest) -> tuple[Skipped, ...]:
+    """The episodes that a store says it lacks."""
+    provenance = manifest.provenance
+    return tuple(Skipped(**item) for name in ("skipped", "skipped_in_packing") for item in provenance.get(name, ()))
 
 
 def listing_digest(listed: Sequence[Listed]) -> str:

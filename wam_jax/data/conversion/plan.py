@@ -49,6 +49,7 @@ class Plan:
         record = self.source.latents or (self.choice.load().record if self.choice else None)
         return {
             **{name: str(value) if isinstance(value, Path) else value for name, value in options.items()},
+            "limits": self.options.limits.read_text() if self.options.limits else None,
             "layout": self.source.layout,
             "episodes": listing_digest(self.listed),
             "record": dataclasses.asdict(record) if record else None,

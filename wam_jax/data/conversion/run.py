@@ -17,7 +17,7 @@ from wam_jax.data.conversion.encoders import STAND_IN, EncoderChoice
 from wam_jax.data.conversion.finish import Recipe
 from wam_jax.data.conversion.fitting import fit_scalings, fit_stand_in
 from wam_jax.data.conversion.options import Options
-from wam_jax.data.conversion.pack import Packing, pack, provenance_of, texts_of
+from wam_jax.data.conversion.pack import Packing, pack, provenance_of, skipped_of, texts_of
 from wam_jax.data.conversion.plan import Plan, described, make_plan, record_of, try_first
 from wam_jax.data.conversion.publish import local_target, publish, refuse_existing
 from wam_jax.data.conversion.report import Report, Skipped, counted
@@ -58,7 +58,7 @@ def convert(options: Options) -> Report:
 
 def _run(plan: Plan, spool: Spool) -> Report:
     if _is_published(spool, plan.options.store):
-        return _complete(plan, spool, [])
+        return _complete(plan, spool)
     refuse_existing(plan.options.store)
     choice = _fitted(plan, spool)
     scalings = json.loads(
@@ -80,7 +80,7 @@ def _run(plan: Plan, spool: Spool) -> Report:
     finished = spool.directory / _FINISHED
     spool.put(spool.directory / _PUBLISHED, open_store(finished).fingerprint.encode())
     publish(finished, _place(plan.options.store))
-    return _complete(plan, spool, skipped)
+    return _complete(plan, spool)
 
 
 def _encode(plan: Plan, job: Job) -> list[Skipped]:
@@ -140,21 +140,27 @@ def _fitted(plan: Plan, spool: Spool) -> EncoderChoice | None:
 
 
 def _refused(plan: Plan, spool: Spool, skipped: list[Skipped], record: EncoderRecord) -> Report:
-    report = dataclasses.replace(plan.report(), state="refused", encoder=described(record), skipped=tuple(skipped))
-    return dataclasses.replace(report, notes=plan.report().notes | counted(spool.notes()))
+    report = plan.report()
+    return dataclasses.replace(
+        report,
+        state="refused",
+        encoder=described(record),
+        skipped=tuple(skipped),
+        notes=report.notes | counted(spool.notes()),
+    )
 
 
-def _complete(plan: Plan, spool: Spool, skipped: list[Skipped]) -> Report:
+def _complete(plan: Plan, spool: Spool) -> Report:
     """The report of a store that is in its place; the spool goes."""
-    store = open_store(_place(plan.options.store))
+    store, report = open_store(_place(plan.options.store)), plan.report()
     report = dataclasses.replace(
-        plan.report(),
+        report,
         state="complete",
         encoder=described(store.manifest.encoder),
         text=store.manifest.text.name if store.manifest.text else "none",
         latent_frames=int(store.index.extents["video_latents"].sum()),
-        skipped=tuple(skipped),
-        notes=plan.report().notes | counted(spool.notes()),
+        skipped=skipped_of(store.manifest),
+        notes=report.notes | counted(spool.notes()),
     )
     spool.remove()
     return report
