@@ -1,4 +1,4 @@
-"""`python -m tests.training.killed_save DIRECTORY`: saves one state after another without end, and says which one it is at.
+"""`python -m tests.training.killed_save DIRECTORY`: saves one state after another without end, and says at which it is.
 
 Every number of the state of step n is n. The first one is durable before anything is said.
 """

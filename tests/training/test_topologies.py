@@ -36,9 +36,20 @@ def check(results: dict[str, Any]) -> None:
         check_alike(rows, expected[SAVED_AFTER:])
 
 
+def check_collectives(found: dict[str, Any]) -> None:
+    """Ranks gather weights and scatter gradients over "fsdp"; over "data" nothing is said but once an update."""
+    assert found["1"] == {"gradient": {}, "update": {}}
+    assert found["8x1"]["gradient"] == {}
+    assert found["8x1"]["update"].keys() == found["2x4"]["update"].keys() == {"all_reduce"}
+    gradient = found["2x4"]["gradient"]
+    assert gradient.keys() == {"all_gather", "reduce_scatter", "all_reduce"}
+    assert gradient["reduce_scatter"] < gradient["all_gather"] < 2 * gradient["reduce_scatter"]
+
+
 def test_packed_updates_on_eight_devices_are_those_of_one(tmp_path: Path) -> None:
     results = run(tmp_path, "packed", WHOLE, "1x8", "2x4", "8x1")
     check(results["packed"])
+    check_collectives(results["packed"]["collectives"])
 
 
 def test_a_padded_run_moves_from_four_devices_to_any_other_topology(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Twenty-four draws an update, whatever the topology; five updates of the real policy on trajectories of unequal length,
 with all transfers explicit. Prints as JSON, by mode and topology: losses and gradient norms of the updates, the draws
-of each, and, where a run was resumed from the checkpoint of another topology, the same of the updates after it.
+of each, what the programs say to each other, and, where a run was resumed from the checkpoint of another topology, the
+same of the updates after it.
 """
 
 import contextlib
@@ -61,7 +62,7 @@ TOPOLOGIES = {
     "2x4": Topology(2, 4, 3, 1),
     "8x1": Topology(8, 1, 3, 1),
 }
-WHOLE, SAVED = "1", "2x2"
+WHOLE, SAVED, COUNTED = "1", "2x2", ("1", "2x4", "8x1")
 
 
 def config_of(topology: Topology, mode: str, **backbone: Any) -> Config:
@@ -116,6 +117,26 @@ class Trainer:
                 rows.append(_row(step, jax.device_get(metrics)))
         return rows
 
+    def collectives(self) -> dict[str, dict[str, int]]:
+        """How often each kind occurs in the gradient program as written and in the update as compiled."""
+        total, batch = self.programs.zeros(), put_rows(self.mesh, self.data.empty_batches()[0])
+        shapes = jax.tree.map(_shape, (self.abstract.params, total, batch))
+        update: Any = self.programs.update
+        return {
+            "gradient": _count(self.programs.gradient.lower(*shapes).as_text(), "stablehlo.{}"),
+            "update": _count(update.lower(self.abstract, shapes[1]).compile().as_text(), " {}("),
+        }
+
+
+def _shape(array: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
+
+
+def _count(text: str, form: str) -> dict[str, int]:
+    names = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute")
+    spelt = {name: form.format(name if "stablehlo" in form else name.replace("_", "-")) for name in names}
+    return {name: text.count(word) for name, word in spelt.items() if word in text}
+
 
 def _row(step: Step, metrics: dict[str, Any]) -> dict[str, Any]:
     drawn = [batch.samples.draw[batch.samples.valid][:, 1:].tolist() for batch in step.batches]
@@ -147,7 +168,8 @@ def run_mode(mode: str, names: list[str], directory: Path) -> dict[str, Any]:
     for name in names if SAVED in names else ():
         if name != SAVED:
             resumed[name] = trainers[name].updates(trainers[name].restored(ref), SAVED_AFTER, lambda *_: None)
-    return {"whole": whole, "resumed": resumed}
+    said = {name: trainers[name].collectives() for name in names if name in COUNTED}
+    return {"whole": whole, "resumed": resumed, "collectives": said}
 
 
 def main() -> None:
