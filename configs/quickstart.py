@@ -2,9 +2,9 @@
 
     python -m wam_jax.train --config configs/quickstart.py --workdir runs/quickstart
 
-Whole demonstrations of 9 to 55 latent frames (33 to 217 camera frames), four to an update, packed back to back into one
-row. The clean video copy is the video itself, half the time noised. A small network in float32: sized for two CPU cores,
-not for a robot.
+Whole demonstrations of 9 to 55 latent frames (33 to 217 camera frames), four to an update, packed back to back into
+one row. The clean video copy is the video itself, half the time noised. A small network in float32: sized for two CPU
+cores, not for a robot.
 """
 
 from ml_collections import ConfigDict

@@ -49,13 +49,13 @@ def recorded(setting):
     return tracing.record_gradients(setting.loss, setting.params, setting.batch)
 
 
-def _same_bits(ours, theirs) -> None:
+def check_same_bits(ours, theirs) -> None:
     for a, b in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
 def test_a_tape_changes_no_bit_of_loss_and_gradient(setting, recorded):
-    _same_bits(recorded[0], jax.jit(jax.value_and_grad(setting.loss))(setting.params, setting.batch))
+    check_same_bits(recorded[0], jax.jit(jax.value_and_grad(setting.loss))(setting.params, setting.batch))
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_a_tape_changes_no_bit_of_loss_and_gradient(setting, recorded):
 def test_nor_under_remat_or_in_half_precision(store, remat, dtype):
     setting = Setting(store, remat=remat, compute_dtype=dtype)
     found = tracing.record_gradients(setting.loss, setting.params, setting.batch)[0]
-    _same_bits(found, jax.jit(jax.value_and_grad(setting.loss))(setting.params, setting.batch))
+    check_same_bits(found, jax.jit(jax.value_and_grad(setting.loss))(setting.params, setting.batch))
 
 
 def test_without_a_tape_the_program_is_the_one_without_tags(setting, monkeypatch):
