@@ -1,7 +1,7 @@
 """How long the host takes to list the tiles of a row: `python benchmarks/tile_lists.py`.
 
-Medians over repeated builds on one core, of a long row (199,680 tokens: six samples of 65 frames of 256 tokens, noisy and
-clean) and of a short one, with and without valid bits.
+Medians over repeated builds on one core, of a long row (199,680 tokens: six samples of 65 frames of 256 tokens, noisy
+and clean) and of a short one, with and without valid bits.
 """
 
 import argparse
