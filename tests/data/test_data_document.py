@@ -81,7 +81,7 @@ def test_the_five_commands_train_two_packed_steps(tmp_path, monkeypatch, version
 
 
 def test_the_encoder_is_one():
-    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+    example = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)[0]
     scope = {}
     exec(compile(example, "data.md", "exec"), scope)
     encoder = scope["make_encoder"]()

@@ -14,6 +14,7 @@ from tests.data.conversion.robots import SENTENCES, record, write_lerobot
 from wam_jax.data import convert
 from wam_jax.data.codec import codec_of
 from wam_jax.data.conversion import publish
+from wam_jax.data.conversion.run import HOPELESS
 from wam_jax.data.normalisation import normalisation_of
 from wam_jax.data.splits import split_episodes
 from wam_jax.data.store import open_store
@@ -192,3 +193,19 @@ def test_work_on_another_disk_is_copied(tmp_path, source, monkeypatch):
     assert code == 0
     assert len(open_store(store)) == 5
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_where_nothing_works_it_ends_early(tmp_path):
+    for number in range(HOPELESS + 5):
+        write_npz(tmp_path / f"lab/{number:02d}.npz", {"frames": ROBOTS[0].frames})
+    code, report = run(tmp_path / "lab", tmp_path / "store", *MEANS)
+    assert (code, len(report["skipped"])) == (1, HOPELESS)
+    code, report = run(tmp_path / "lab", tmp_path / "store", *MEANS, "--skip-bad")
+    assert (code, report["state"], len(report["skipped"])) == (1, "refused", HOPELESS + 5)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_said_in_one_line(tmp_path, source):
+    with pytest.raises(InputError, match="--workers = 2: one of the processes was ended"):
+        run(source, tmp_path / "store", "--encoder", "tests.data.conversion.commands:Deadly", "--workers", 2)
+    assert not (tmp_path / "store").exists()
