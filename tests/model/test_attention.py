@@ -31,7 +31,7 @@ def test_values_are_plain() -> None:
 def test_without_any_key_there_is_nothing_to_read() -> None:
     q, nothing = jnp.ones((1, 3, 2, 8)), jnp.ones((1, 0, 2, 8))
     ranges = KeyRanges(jnp.zeros((1, 1, 1, 2), jnp.int32), jnp.zeros((1, 3), jnp.int32))
-    visible = Visibility(ranges=ranges, key_valid=None, tiles=(), mesh=None)
+    visible = Visibility(ranges=ranges, key_valid=None, tiles=())
     np.testing.assert_array_equal(attend(q, nothing, nothing, visible, TINY), 0)
 
 

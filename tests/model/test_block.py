@@ -75,12 +75,12 @@ def _network_block(config: ModelConfig, params: dict, inputs: list, row: RowToke
             frame_phase=frame,
             spatial_phase=spatial,
             text=text,
-            text_visibility=Visibility(ranges=ranges, key_valid=None, tiles=(), mesh=None),
+            text_visibility=Visibility(ranges=ranges, key_valid=None, tiles=()),
         )
         for (_, m6, text), (frame, spatial), ranges in zip(inputs, _phases(config, row), row.ranges[1:], strict=True)
     )
     blocks = jax.tree.map(lambda leaf: leaf[0], (model.video_expert.blocks, model.action_expert.blocks))
-    visibility = Visibility(ranges=row.ranges.joint, key_valid=row.key_valid, tiles=(), mesh=None)
+    visibility = Visibility(ranges=row.ranges.joint, key_valid=row.key_valid, tiles=())
     return paired_block((inputs[0][0], inputs[1][0]), blocks, (video, action), visibility)
 
 

@@ -18,6 +18,7 @@ from wam_jax.errors import InputError
 from wam_jax.training.checkpoint import read_meta
 from wam_jax.training.locate import CHECKPOINTS, durable_steps, find_checkpoint
 from wam_jax.training.metrics import MetricsFile, Row
+from wam_jax.training.phases import EPOCHS_APART
 
 STEPS = 8
 
@@ -106,6 +107,23 @@ def test_a_new_run_takes_parameters(experiment: Experiment, tmp_path: Path, caps
     assert "took all" in capsys.readouterr().err
     first, last = numbers(tmp_path / "run")[0], numbers(experiment.whole)[-1]
     assert (first["step"], first["loss"]) == (0, last["loss"])
+
+
+def test_a_new_data_phase_goes_on_with_draws_of_its_own(experiment: Experiment, tmp_path: Path) -> None:
+    branch, later = tmp_path / "branch", tmp_path / "later"
+    words = ("--resume-from", experiment.whole / CHECKPOINTS / "6", "--workdir", branch)
+    other = "--config.training.text_dropout=0.5"
+    assert "text_dropout was 0.25 and is 0.5" in refused(experiment, *words, other)
+    assert experiment.train(*words, other, "--new-data-phase") == 0
+    before, after = numbers(experiment.whole), numbers(branch)
+    assert [row["step"] for row in after] == [7, 8, 8]
+    assert after[0]["loss"] not in [row["loss"] for row in before]
+    assert after[0]["lr"] == next(row["lr"] for row in before if row["step"] == 7)
+    meta = read_meta(find_checkpoint(str(branch), flag="--resume-from"))
+    assert (meta["data_phase"]["number"], meta["data_phase"]["from_step"]) == (1, 6)
+    assert meta["next_draw"] // meta["data_contract"]["draws_per_epoch"] == EPOCHS_APART
+    assert experiment.train("--resume-from", branch, "--workdir", later, other, "--config.training.num_steps=9") == 0
+    assert read_meta(find_checkpoint(str(later), flag="--resume-from"))["data_phase"] == meta["data_phase"]
 
 
 def refused(experiment: Experiment, *arguments: str | Path) -> str:

@@ -3,18 +3,16 @@
 Queries and keys pass an RMS norm over the whole inner width, all heads jointly, before they are split into heads.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import Mesh
 
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.layers import linear
-from wam_kernels import KeyRanges, TileLists, range_attention, sharded_range_attention
+from wam_kernels import KeyRanges, TileLists, range_attention
 
 
 class Attention(nnx.Module):
@@ -64,28 +62,21 @@ class Visibility:
         ranges: key ranges by run.
         key_valid: bool[R, keys], keys that may be read at all, or None for all.
         tiles: lists of the tiles that the backend has to visit. None: a layer whose backend needs some lists them.
-        mesh: where the rows lie, one a device, or None on a single device.
     """
 
     ranges: KeyRanges
     key_valid: jax.Array | None
     tiles: tuple[TileLists, ...]
-    mesh: Mesh | None
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, visible: Visibility, config: ModelConfig) -> jax.Array:
     """Attention of tokens q over the keys that are visible to them: [R, tokens, heads, head_dim].
 
-    A query that sees no key gets zeros, also where there are no keys at all. Rows on several devices stay where they
-    are: each device runs the kernel on its own.
+    A query that sees no key gets zeros, also where there are no keys at all.
     """
     if k.shape[1] == 0:
         return jnp.zeros_like(q)
-    attention = range_attention
-    if visible.mesh is not None and visible.mesh.size > 1:
-        axes = visible.mesh.axis_names
-        attention = functools.partial(sharded_range_attention, mesh=visible.mesh, row_axes=axes)
-    return attention(
+    return range_attention(
         q,
         k,
         v,

@@ -10,7 +10,6 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import Mesh
 
 from wam_jax import tracing
 from wam_jax.model.attention import Visibility
@@ -36,8 +35,8 @@ class DualExpert(nnx.Module):
         adds = config.proprio == "per_chunk_additive"
         self.proprio_encoder = zero_linear(config, config.state_dim, config.video.width, rngs=rngs) if adds else None
 
-    def __call__(self, tokens: RowTokens, *, mesh: Mesh | None = None) -> RowHidden:
-        """Runs both stacks over the rows, which lie one a device of `mesh` where there is one.
+    def __call__(self, tokens: RowTokens) -> RowHidden:
+        """Runs both stacks over the rows.
 
         Raises:
             ValueError: for proprioception that the configuration does not ask for, or the lack of it.
@@ -50,9 +49,9 @@ class DualExpert(nnx.Module):
         _, action_vectors = self.action_expert.time_embedding(tokens.action_timesteps)
         video_vectors = tag(video_vectors, "video_expert.modulation", stream="video")
         action_vectors = tag(action_vectors, "action_expert.modulation", stream="action")
-        contexts = self._contexts(tokens, (video_vectors, action_vectors), mesh)
+        contexts = self._contexts(tokens, (video_vectors, action_vectors))
         reads, tiles = tokens.ranges.joint, tokens.tiles.joint
-        joint = Visibility(ranges=reads, key_valid=tokens.key_valid, tiles=tiles, mesh=mesh)
+        joint = Visibility(ranges=reads, key_valid=tokens.key_valid, tiles=tiles)
         video, action = self._run_blocks((video, action), contexts, joint)
         return RowHidden(video=video, action=action, video_time=video_time, action_modulation=action_vectors[:, :, :2])
 
@@ -77,13 +76,13 @@ class DualExpert(nnx.Module):
                 action = action + self.action_expert.project_context(state)[:, :, None]
         return video, action
 
-    def _contexts(self, tokens: RowTokens, vectors: Pair, mesh: Mesh | None) -> tuple[StreamContext, StreamContext]:
+    def _contexts(self, tokens: RowTokens, vectors: Pair) -> tuple[StreamContext, StreamContext]:
         # Layers read these in the compute dtype; handed over in the wide one, their gradients add up over layers in it.
         wide = self.config.wide_dtype
         raw = self.text_context(tokens)
         ranges, tiles = tokens.ranges, tokens.tiles
         video_reads, action_reads = (
-            Visibility(ranges=reads, key_valid=None, tiles=lists, mesh=mesh)
+            Visibility(ranges=reads, key_valid=None, tiles=lists)
             for reads, lists in ((ranges.video_text, tiles.video_text), (ranges.action_text, tiles.action_text))
         )
         video_text = tag(self.video_expert.text_embedding(raw), "video_expert.text", stream="text")

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 
 from wam_jax.config.schema import Config
 from wam_jax.data.transport import RowBatch, RowLayout, SampleSlots
@@ -32,14 +31,12 @@ class DualExpertPolicy:
         flow: schedules, clock and augmentation.
         latent_loss_weight: weight of the video loss.
         action_loss_weight: weight of the action loss.
-        mesh: where rows lie, one a device; None on a single device.
     """
 
     model: ModelConfig
     flow: FlowConfig
     latent_loss_weight: float = 1.0
     action_loss_weight: float = 1.0
-    mesh: Mesh | None = None
 
     @property
     def supported_batching_modes(self) -> frozenset[str]:
@@ -82,7 +79,7 @@ class DualExpertPolicy:
 
     def _hidden(self, network: DualExpert, batch: RowBatch, noised: NoisedSamples) -> HiddenSamples:
         tokens = row_tokens(batch, noised, self.model)
-        return sample_hidden(network(tokens, mesh=self.mesh), batch.samples, batch.layout)
+        return sample_hidden(network(tokens), batch.samples, batch.layout)
 
 
 def row_tokens(batch: RowBatch, noised: NoisedSamples, model: ModelConfig) -> RowTokens:
@@ -173,8 +170,8 @@ def _read_keys(ranges: jax.Array, count: int) -> jax.Array:
     return jnp.cumsum(steps.at[rows, bounds[..., 1]].add(-1), axis=1)[:, :count] > 0
 
 
-def policy_from_config(config: Config, model: ModelConfig, mesh: Mesh | None = None) -> DualExpertPolicy:
-    """The policy of a run, on the mesh that its rows lie on."""
+def policy_from_config(config: Config, model: ModelConfig) -> DualExpertPolicy:
+    """The policy of a run."""
     training = config.training
     flow = FlowConfig(
         video=FlowSchedule(training.num_video_timesteps, training.video_sigma_shift),
@@ -182,4 +179,4 @@ def policy_from_config(config: Config, model: ModelConfig, mesh: Mesh | None = N
         clock=config.policy.joint_timestep_coupling,
         noisy_condition_prob=config.policy.noisy_video_condition_prob,
     )
-    return DualExpertPolicy(model, flow, training.latent_loss_weight, training.action_loss_weight, mesh)
+    return DualExpertPolicy(model, flow, training.latent_loss_weight, training.action_loss_weight)

@@ -55,13 +55,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
         InputError: devices, data or checkpoint do not fit; nothing was written.
     """
     config, steps = loaded.config, loaded.config.training.num_steps
-    check_world_size(world_size)
-    check_alike(_facts(config, start))
-    read_rows(start.workdir / METRICS_FILE)  # A damaged file is refused here; it is cut when the loop starts.
-    mesh = make_mesh(config.trainer.mesh)
-    step = start.resume.step if start.resume else 0
-    if step > steps:
-        raise InputError("training.num_steps", steps, f"the checkpoint is at step {step} already; give more")
+    mesh, step = checked_devices(config, start, world_size=world_size), start.step
     source_meta = read_meta(start.source) if start.source else None
     resumed = source_meta if start.resume else None
     data = open_data(config, store, mesh, resumed=None if start.new_data_phase else resumed)
@@ -108,10 +102,16 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     return 0
 
 
-def _facts(config: Config, start: Start) -> dict[str, str]:
-    """What all processes of a run must have been given alike."""
+def checked_devices(config: Config, start: Start, *, world_size: int | None) -> Mesh:
+    """The mesh, after everything is refused that needs no data to be seen."""
+    check_world_size(world_size)
     source = str(start.source.path) if start.source else ""
-    return {"--config": repr(config), "--workdir": str(start.workdir), "the checkpoint to start from": source}
+    check_alike({"--config": repr(config), "--workdir": str(start.workdir), "the checkpoint to start from": source})
+    read_rows(start.workdir / METRICS_FILE)  # A damaged file is refused here; it is cut when the loop starts.
+    steps = config.training.num_steps
+    if start.step > steps:
+        raise InputError("training.num_steps", steps, f"the checkpoint is at step {start.step} already; give more")
+    return make_mesh(config.trainer.mesh)
 
 
 def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None = None) -> TrainData:

@@ -44,6 +44,11 @@ class Start:
         return self.resume or self.initialize
 
     @property
+    def step(self) -> int:
+        """Updates done before this start."""
+        return self.resume.step if self.resume else 0
+
+    @property
     def checkpoints(self) -> Path:
         """Directory of the run's checkpoints."""
         return self.workdir / CHECKPOINTS
