@@ -39,7 +39,6 @@ For GPUs the compiler's wheels are needed, no GPU, driver or CUDA installation (
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     logging.set_verbosity(logging.ERROR)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # Mosaic looks for a disassembler that nothing here needs.
     arguments, overrides = _parser().parse_known_args(argv)
     config = load(arguments.config, overrides).config
     fraction = _fraction(arguments.memory_fraction)

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator
 from typing import Any
@@ -49,20 +50,21 @@ def kernel_resources(function: Callable[..., Any], *args: Any) -> dict[str, Reso
     Raises:
         RuntimeError: if ptxas rejects the PTX.
     """
-    return compiled_with_resources(jax.jit(function).lower(*args))[1]
+    return compiled_with_resources(jax.jit(function).trace(*args))[1]
 
 
 def compiled_with_resources(
-    lowered: jax.stages.Lowered, *, prefix: str = ""
+    traced: jax.stages.Traced, *, prefix: str = ""
 ) -> tuple[jax.stages.Compiled, dict[str, Resources]]:
-    """Compiles a lowered program, and reports each of its kernels whose name begins with `prefix`.
+    """Compiles a traced program, and reports each of its kernels whose name begins with `prefix`.
 
     Raises:
         RuntimeError: if ptxas rejects the PTX.
     """
     with tempfile.TemporaryDirectory() as folder, _environment(MOSAIC_GPU_DUMP_TO=folder):
         options = {"xla_dump_to": folder, "xla_dump_emitter_re": "ptx"}
-        compiled = lowered.compile(compiler_options=options)
+        with _quiet(pathlib.Path(folder, "log")):
+            compiled = traced.lower().compile(compiler_options=options)
         kernels = _read(pathlib.Path(folder), prefix)
     return compiled, {name: cost for name, cost in kernels.items() if name.startswith(prefix)}
 
@@ -129,6 +131,20 @@ def _from_log(log: str, ptx: str) -> dict[str, Resources]:
 def _number(pattern: str, text: str) -> int:
     found = re.search(pattern, text)
     return int(found[1]) if found else 0
+
+
+@contextlib.contextmanager
+def _quiet(log: pathlib.Path) -> Generator[None]:
+    """Standard error goes into a file: Mosaic complains of every kernel, for want of a disassembler nobody needs."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with log.open("w") as sink:
+        os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 @contextlib.contextmanager

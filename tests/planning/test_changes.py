@@ -1,6 +1,7 @@
 """Which single change makes a run fit: candidates, shape arithmetic, and what is compiled."""
 
 import dataclasses
+import functools
 from dataclasses import dataclass, field
 
 import pytest
@@ -35,10 +36,17 @@ class Compiler:
         return dataclasses.replace(self.plan, memory=dataclasses.replace(self.plan.memory, **sizes))
 
 
+@pytest.fixture(scope="module")
+def run_once():
+    """`abstract_run` that makes the run of a configuration only once."""
+    return functools.cache(module.abstract_run)
+
+
 @pytest.fixture
-def compiler(monkeypatch, plan) -> Compiler:
+def compiler(monkeypatch, plan, run_once) -> Compiler:
     made = Compiler(plan)
     monkeypatch.setattr(module, "make_plan", made)
+    monkeypatch.setattr(module, "abstract_run", run_once)
     return made
 
 

@@ -1,59 +1,87 @@
 """A plan for the CPU of this process against the run itself."""
 
+from pathlib import Path
+from typing import Any, NamedTuple
+
 import jax
 import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from wam_jax.planning.abstract import AbstractRun, abstract_run
+from wam_jax.config import Config, load
+from wam_jax.data.store import Store, open_store
 from wam_jax.planning.memory import Memory, device_bytes
-from wam_jax.planning.topology import Topology, planned_mesh
+from wam_jax.planning.planner import Plan, make_plan
+from wam_jax.planning.topology import Topology
 from wam_jax.training.mesh import make_mesh, put_rows
 from wam_jax.training.optimizer import make_optimizer
-from wam_jax.training.run import make_policy
-from wam_jax.training.state import initialise
+from wam_jax.training.programs import Programs
+from wam_jax.training.run import compiled_programs, make_policy, open_data
+from wam_jax.training.state import TrainState, abstract_state, initialise
 
 SIZES = {"parameters": 100, "optimizer": 200, "average": 0, "gradients": 100, "batches": 10}
+QUICKSTART = Path(__file__).parents[2] / "configs/quickstart.py"
 
 
-@pytest.fixture(scope="module")
-def planned(config, store) -> AbstractRun:
-    with planned_mesh(Topology("cpu", 1), (1, 1)) as mesh:
-        return abstract_run(config, store, mesh)
+class Live(NamedTuple):
+    """What a run has on the device before its first update."""
+
+    programs: Programs
+    state: TrainState
+    total: Any
+    batch: Any
 
 
-@pytest.fixture(scope="module")
-def live(config, store, planned):
-    """State, accumulator and batch of the run itself."""
+def start(config: Config, store: Store) -> Live:
+    """Made as training makes it; the batch is one of the largest rung."""
+    mesh = make_mesh((1, 1))
+    data, policy = open_data(config, store, mesh), make_policy(config, store)
     optimizer = make_optimizer(config.training.optimizer, num_steps=config.training.num_steps)
-    state = initialise(planned.state, make_policy(config, store), optimizer, seed=0)
-    batch = planned.data.step_maker()(0).batches[0]
-    return state, planned.programs.zeros(), put_rows(make_mesh((1, 1)), batch)
+    abstract = abstract_state(mesh, policy, optimizer)
+    programs = compiled_programs(policy, optimizer, abstract, data)
+    state = initialise(abstract, policy, optimizer, seed=0)
+    return Live(programs, state, programs.zeros(), put_rows(mesh, data.empty_batches()[-1]))
 
 
-def live_bytes(tree) -> int:
-    return sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(tree))
-
-
-def test_planned_parts_are_the_bytes_of_live_arrays(plan, live):
-    state, total, batch = live
-    assert plan.memory.parameters == live_bytes(state.params)
-    assert plan.memory.optimizer == live_bytes(state.opt_state)
-    assert plan.memory.gradients == live_bytes(total)
-    assert plan.memory.batches == 2 * live_bytes(batch)
-
-
-def test_planned_programs_have_the_sizes_of_live_ones(plan, planned, live):
-    state, total, batch = live
-    programs = planned.programs
+def check_programs(plan: Plan, live: Live) -> None:
+    """Arguments, outputs and temporaries of the compiled programs are equal, byte by byte."""
+    update: Any = live.programs.update
     pairs = [
-        (plan.gradients[0], programs.gradient.lower(state.params, total, batch)),
-        (plan.update, programs.update.lower(state, total)),
+        (plan.gradients[-1], live.programs.gradient.lower(live.state.params, live.total, live.batch)),
+        (plan.update, update.lower(live.state, live.total)),
     ]
     for program, lowered in pairs:
-        sizes = lowered.compile().memory_analysis()
+        sizes: Any = lowered.compile().memory_analysis()
         assert program.arguments == sizes.argument_size_in_bytes
         assert program.outputs == sizes.output_size_in_bytes
         assert program.temporaries == sizes.temp_size_in_bytes
+
+
+def live_bytes(tree: Any) -> int:
+    return sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(tree))
+
+
+@pytest.fixture(scope="module")
+def live(config, store) -> Live:
+    return start(config, store)
+
+
+def test_planned_parts_are_the_bytes_of_live_arrays(plan, live):
+    assert plan.memory.parameters == live_bytes(live.state.params)
+    assert plan.memory.optimizer == live_bytes(live.state.opt_state)
+    assert plan.memory.gradients == live_bytes(live.total)
+    assert plan.memory.batches == 2 * live_bytes(live.batch)
+
+
+def test_planned_programs_have_the_sizes_of_live_ones(plan, live):
+    check_programs(plan, live)
+
+
+@pytest.mark.slow
+def test_so_have_those_of_the_quick_start():
+    config = load(str(QUICKSTART)).config
+    store = open_store(config.data.store)
+    plan = make_plan(config, store, Topology("cpu", 1), rungs="largest", usable=2**40, progress=print)
+    check_programs(plan, start(config, store))
 
 
 def test_a_part_is_counted_once_on_each_device_that_has_it():

@@ -49,7 +49,7 @@ def compile_program(name: str, traced: jax.stages.Traced, mesh: Mesh, *, is_gpu:
     """Compiles a traced program for the devices of its arguments."""
     begun = time.perf_counter()
     if is_gpu:
-        compiled, kernels = compiled_with_resources(traced.lower(), prefix=_KERNELS)
+        compiled, kernels = compiled_with_resources(traced, prefix=_KERNELS)
     else:
         compiled, kernels = traced.lower().compile(), {}
     sizes: Any = compiled.memory_analysis()
