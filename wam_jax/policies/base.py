@@ -15,7 +15,11 @@ type Params = dict[str, Any]
 
 
 class TrainPolicy(Protocol):
-    """An architecture that can be trained on row batches."""
+    """An architecture that can be trained on row batches.
+
+    A rank of several calls it inside `jax.shard_map`: the batch then has its rows, and kernels may be the rank's parts
+    of them, which the architecture makes whole where it uses them (`wam_jax.model.shards`).
+    """
 
     @property
     def supported_batching_modes(self) -> frozenset[str]:

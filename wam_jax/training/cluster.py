@@ -19,7 +19,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
@@ -139,10 +139,8 @@ class _FailureWatch:
         if code == 1:
             said = "".join(traceback.format_exception(error))
         line = " ".join(f"process {jax.process_index()}: {type(error).__name__}: {error}".split())
-        try:
+        with suppress(jax.errors.JaxRuntimeError):  # Another one failed first, or process 0 is gone.
             self._client.key_value_set(_FAILURE, line)
-        except jax.errors.JaxRuntimeError:
-            pass  # Another one failed first, or process 0 is gone.
         _leave(said, code)
 
 
