@@ -1,11 +1,13 @@
 """Several stores as one."""
 
+import json
 import pickle
 
 import numpy as np
 import pytest
 
 from tests.support.stores import tiny_arrays, tiny_encoder, write_tiny_store
+from wam_jax.data import inspect
 from wam_jax.data.manifest import EncoderRecord
 from wam_jax.data.mixture import Mixture, open_mixture
 from wam_jax.data.splits import split_episodes
@@ -125,6 +127,19 @@ def test_shared_ids_are_refused(tmp_path):
     places = [write_tiny_store(tmp_path / name) for name in "ab"]
     with pytest.raises(InputError, match=r"id = 'ep0'.*another --name"):
         open_mixture([(place, 1.0) for place in places])
+
+
+def test_inspection_of_several_stores(tmp_path, places, capsys):
+    words = [*map(str, places), "--verify", "--json"]
+    assert inspect.main(words) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["episodes"] == {"push": {"train": 2, "val": 1}, "reach": {"train": 3, "val": 1}}
+    assert report["path"] == f"{places[0]} + {places[1]}"
+    next(places[1].glob("payload-*")).write_bytes(b"")
+    with pytest.raises(InputError, match="payload"):
+        inspect.main(words)
+    with pytest.raises(InputError, match="never mixed"):
+        inspect.main([str(places[0]), str(write(tmp_path / "other", 2, encoder=OTHER))])
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])

@@ -1,12 +1,13 @@
 """Shows what a trajectory store holds and whether it is sound.
 
-    python -m wam_jax.data.inspect STORE [--json] [--plot lengths.png] [--verify] [--episode ID --picture ID.png]
+    python -m wam_jax.data.inspect STORE [STORE ...] [--verify] [--json] [--plot lengths.png]
+    python -m wam_jax.data.inspect STORE --episode ID --picture episode.png
 
 Prints episodes per task and split, the histogram of lengths, sizes and missing fields. Files, lengths, text and
 fingerprint are always checked. `--verify` reads every episode: it checks checksums and arrays, and looks for what hurts
 training: actions out of step with motion, the same episode twice, latents of another encoder, and actions that never
 change or are clipped. `--picture` draws one episode. Ends with code 1 if anything is wrong, 2 if there is no store that
-this version reads.
+this version reads, or if several stores are named that cannot be mixed: latents of two encoders are refused.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from tqdm import tqdm
 from wam_jax import cli
 from wam_jax.data.inspection.findings import Finding, find
 from wam_jax.data.inspection.picture import draw_episode, find_episode
+from wam_jax.data.mixture import open_mixture
 from wam_jax.data.store import Store, open_store
 from wam_jax.data.survey import Survey, lengths_of, splits_of, survey
 from wam_jax.data.verify import find_problems, gather_sound
@@ -37,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _check_plot(flag, path)
     if bool(options.picture) != bool(options.episode):
         raise InputError("--picture", str(options.picture), "goes with --episode ID, and the other way round")
-    store = open_store(options.store, check=False)
+    one, *more = options.store
+    store = open_mixture([(place, 1.0) for place in (one, *more)]) if more else open_store(one, check=False)
     if options.picture:
         draw_episode(store, find_episode(store, options.episode), options.picture)
     found, (problems, findings) = survey(store), _look(store, verify=options.verify)
@@ -63,7 +66,9 @@ def _look(store: Store, *, verify: bool) -> tuple[list[str], list[Finding]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m wam_jax.data.inspect", description=__doc__.split("\n")[0])
-    parser.add_argument("store", help="a store directory, local or remote, or embedded:NAME")
+    parser.add_argument(
+        "store", nargs="+", help="a store directory, local or remote, or embedded:NAME; several are mixed"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the lengths into this file")
     parser.add_argument(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wam_jax.data.index import ABSENT
+from wam_jax.data.mixture import Mixture
 from wam_jax.data.splits import hashed_split
 from wam_jax.data.store import Store
 
@@ -40,7 +41,7 @@ def survey(store: Store) -> Survey:
     """Counts; reads no payload."""
     frames = lengths_of(store)
     return Survey(
-        path=str(store.path),
+        path=" + ".join(str(part.path) for part in (store.stores if isinstance(store, Mixture) else (store,))),
         manifest=dataclasses.asdict(store.manifest),
         fingerprint=store.fingerprint,
         episodes=_episodes(store),

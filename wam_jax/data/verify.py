@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from wam_jax.data.fields import BY_NAME
 from wam_jax.data.files import file_size
 from wam_jax.data.index import ABSENT, fingerprint_of
 from wam_jax.data.inspection.traits import Traits, gather
+from wam_jax.data.mixture import Mixture
 from wam_jax.data.store import CODEC, Store, check_files, check_text
 from wam_jax.data.tensorio import decode_tensors
 from wam_jax.data.validate import check_index, validate_sample
@@ -65,13 +67,14 @@ def find_problems(
         payloads: whether to read and check every episode too; without, only what needs no payload.
         progress: wraps the episodes that are read.
     """
+    parts = store.stores if isinstance(store, Mixture) else (store,)
     checks: list[Callable[[], object]] = [
-        lambda: check_files(store),
+        *(partial(check_files, part) for part in parts),
         lambda: check_index(store.index, store.manifest),
         lambda: check_unique(store.index.ids),
         lambda: check_text(store),
         lambda: check_fingerprint(store),
-        lambda: check_codec(store),
+        *(partial(check_codec, part) for part in parts),
     ]
     for check in checks:
         yield from _complaint(check)
