@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, PartitionSpec
 
 from wam_jax.planning.tracing import matmul_flops, saved_bytes
@@ -46,12 +47,24 @@ def test_a_loop_over_data_is_left_out_and_of_two_branches_the_larger_counts():
     assert matmul_flops(traced(branched, X, W)) == 2 * PRODUCT
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("nothing_saveable", 1), ("dots_saveable", 2)])
-def test_what_layers_keep_follows_the_policy(policy, expected):
+POLICIES = jax.checkpoint_policies
+OFFLOADED = POLICIES.save_and_offload_only_these_names(
+    names_which_can_be_saved=[],
+    names_which_can_be_offloaded=["input"],
+    offload_src="device",
+    offload_dst="pinned_host",
+)
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(POLICIES.nothing_saveable, 1), (POLICIES.dots_saveable, 2), (OFFLOADED, 0)]
+)
+def test_what_layers_keep_on_the_device_follows_the_policy(keep, expected):
     def recomputed(x: jax.Array, w: jax.Array) -> jax.Array:
-        keep = getattr(jax.checkpoint_policies, policy)
-        layer = jax.checkpoint(lambda carry, layer: (jnp.sin(carry @ layer), None), policy=keep, prevent_cse=False)
-        return jax.lax.scan(layer, x, w)[0].sum()
+        def layer(carry: jax.Array, kernel: jax.Array) -> tuple[jax.Array, None]:
+            return jnp.sin(checkpoint_name(carry, "input") @ kernel), None
+
+        return jax.lax.scan(jax.checkpoint(layer, policy=keep, prevent_cse=False), x, w)[0].sum()
 
     assert saved_bytes(traced(jax.grad(recomputed, (0, 1)), X, W)) == expected * 5 * 2 * 3 * 4
 

@@ -25,8 +25,8 @@ from wam_jax.planning.tracing import saved_bytes
 
 type Overrides = dict[str, Any]
 
-_RECOMPUTED = ("none", "save_attention", "block")
-"""Policies of `backbone.remat`, each keeping less than the one before."""
+_KEEPING = ("none", "save_attention", "block", "offload")
+"""Policies of `backbone.remat`, each keeping less on the device than the one before."""
 
 _EIGHTHS = range(7, 0, -1)
 """Of what a row holds now."""
@@ -85,17 +85,17 @@ def _with[Group](group: Group, path: list[str], value: Any) -> Group:
 
 def _candidates(config: Config, plan: Plan) -> dict[str, Iterator[Overrides]]:
     return {
-        "remat": _remat(config),
+        "remat": _remat(config, plan),
         "fsdp": _fsdp(plan),
         "microbatch": _microbatch(config),
         "rung": _rung(config, plan),
     }
 
 
-def _remat(config: Config) -> Iterator[Overrides]:
-    now = config.backbone.remat
-    after = _RECOMPUTED.index(now) + 1 if now in _RECOMPUTED else len(_RECOMPUTED)
-    return ({"backbone.remat": policy} for policy in _RECOMPUTED[after:])
+def _remat(config: Config, plan: Plan) -> Iterator[Overrides]:
+    policies = _KEEPING if plan.topology.is_gpu else _KEEPING[:-1]  # A CPU has no other memory to offload to.
+    fewer = policies[_KEEPING.index(config.backbone.remat) + 1 :]
+    return ({"backbone.remat": policy} for policy in fewer)
 
 
 def _fsdp(plan: Plan) -> Iterator[Overrides]:

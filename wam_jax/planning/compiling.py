@@ -24,6 +24,7 @@ class Compiled:
         outputs: what it gives.
         aliased: of the outputs, what takes the place of donated arguments.
         temporaries: what the compiler allocates beside these.
+        host_temporaries: of the host's memory, for each device.
         saved: activations kept for the backward pass, by shape arithmetic (an estimate; part of `temporaries`).
         matmul_flops: of the matrix products, attention over tiles left out.
         compiler_flops: the compiler's own count, which runs loops once and knows no kernels; None where it gives none.
@@ -37,6 +38,7 @@ class Compiled:
     outputs: int
     aliased: int
     temporaries: int
+    host_temporaries: int
     saved: int
     matmul_flops: int
     compiler_flops: float | None
@@ -60,6 +62,7 @@ def compile_program(name: str, traced: jax.stages.Traced, mesh: Mesh, *, is_gpu:
         outputs=sizes.output_size_in_bytes,
         aliased=sizes.alias_size_in_bytes,
         temporaries=sizes.temp_size_in_bytes,
+        host_temporaries=sizes.host_temp_size_in_bytes,
         saved=saved_bytes(traced.jaxpr.jaxpr),
         matmul_flops=matmul_flops(traced.jaxpr.jaxpr),
         compiler_flops=cost.get("flops"),

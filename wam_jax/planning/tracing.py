@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 _KERNELS = ("pallas_call", "mpmd_map", "while")
@@ -21,8 +22,8 @@ def matmul_flops(jaxpr: Jaxpr) -> int:
 def saved_bytes(jaxpr: Jaxpr) -> int:
     """Bytes that loops over layers (and over the decoder's samples) keep of every turn.
 
-    These are the activations that the backward pass reads, as the rematerialisation policy leaves them. The compiler
-    may keep less (it fuses and recomputes) or more (copies).
+    These are the activations that the backward pass reads, as the rematerialisation policy leaves them on the device.
+    The compiler may keep less (it fuses and recomputes) or more (copies).
     """
     total = 0
     for equation in jaxpr.eqns:
@@ -60,7 +61,8 @@ def _stacked_bytes(scan: JaxprEqn) -> int:
     """Of the outputs that have one part a turn: their shape is the body's with the length in front."""
     (body,) = _inner(scan)
     outputs = [(_array(whole), _array(part)) for whole, part in zip(scan.outvars, body.outvars, strict=True)]
-    return sum(whole.size * whole.dtype.itemsize for whole, part in outputs if whole.ndim > part.ndim)
+    kept = [whole for whole, part in outputs if whole.ndim > part.ndim]
+    return sum(array.size * array.dtype.itemsize for array in kept if array.memory_space != jax.memory.Space.Host)
 
 
 def _array(variable: Any) -> Any:
