@@ -47,12 +47,12 @@ def _planner(arguments: argparse.Namespace) -> int:
 
 def _modes(arguments: argparse.Namespace, overrides: list[str]) -> int:
     from wam_jax.benchmarking.modes import compare_counts, measure_modes, whole_pools
-    from wam_jax.data.store import open_store
+    from wam_jax.data.mixture import open_data
     from wam_jax.training.mesh import make_mesh
 
     config = load(arguments.config, overrides).config
     steps = whole_pools(config, arguments.steps)
-    mesh, store = make_mesh(config.trainer.mesh), open_store(config.data.store)
+    mesh, store = make_mesh(config.trainer.mesh), open_data(config.data)
     results = measure_modes(config, store, mesh, modes=arguments.modes.split(","), steps=steps)
     counts = compare_counts(config, store, ranks=mesh.size, steps=steps)
     rows = [dataclasses.asdict(result) for result in results]

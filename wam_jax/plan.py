@@ -62,13 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _store(config: Config, description: str | None) -> "Store":
-    from wam_jax.data.store import open_store
+    from wam_jax.data.mixture import open_data
     from wam_jax.planning.described import described_store
 
     if description:
         return described_store(description)
     try:
-        return open_store(config.data.store)
+        return open_data(config.data)
     except InputError as error:
         raise InputError(
             error.field, error.value, f"{error.remedy}; or describe the data in a file, --data FILE"

@@ -40,13 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         initialize_from=arguments.initialize_weights_from,
         new_data_phase=arguments.new_data_phase,
     )
-    from wam_jax.data.store import open_store
+    from wam_jax.data.mixture import open_data
     from wam_jax.training.cluster import connected
 
     with connected(heartbeat_seconds=loaded.config.trainer.heartbeat_seconds):
         from wam_jax.training.run import train
 
-        store = open_store(loaded.config.data.store)
+        store = open_data(loaded.config.data)
         return train(loaded, start, store, world_size=arguments.expected_world_size)
 
 

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.draws < 1:
         raise InputError("--draws", options.draws, "at least 1")
     config = load(options.config, overrides).config
-    from wam_jax.data.store import open_store
+    from wam_jax.data.mixture import open_data
     from wam_jax.verification.page import as_page
     from wam_jax.verification.report import as_json, as_text
     from wam_jax.verification.run import MODES, Verifier
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if mode not in MODES:
             raise InputError("--modes", mode, f"must be of {', '.join(MODES)}")
     precision = options.dtype or config.backbone.compute_dtype
-    verifier = Verifier(config, open_store(config.data.store), draws=options.draws, precision=precision)
+    verifier = Verifier(config, open_data(config.data), draws=options.draws, precision=precision)
     found = verifier.verify(modes, trace=options.trace)
     if not found.passed and not options.trace:
         found = verifier.verify(modes, trace=True)

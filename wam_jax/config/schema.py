@@ -29,6 +29,7 @@ Source = Literal["real_demo", "counterfactual_dynamics"]
 ObjectiveName = Literal["joint", "action_conditioned_video", "video_conditioned_action"]
 Route = tuple[Source, ObjectiveName, float]
 TaskWeight = tuple[str, float]
+StoreWeight = tuple[str, float]
 
 
 @dataclass(frozen=True)
@@ -128,21 +129,32 @@ class RoutingConfig:
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """Which episodes are held out: the store's split column, or a stable hash of the episode id where it has none."""
+    """Which episodes are held out: those of the store's split column, and a stable hash where it says nothing ("auto").
 
-    source: Literal["auto", "column", "hash"] = "auto"
+    "column" demands that it names a split for every episode; the others ignore it: "hash" holds about `val_fraction`
+    out, "task" the episodes of `val_tasks`, "list" those whose ids are in `val_episodes`.
+    """
+
+    source: Literal["auto", "column", "hash", "task", "list"] = "auto"
     val_fraction: float = 0.1
+    val_tasks: tuple[str, ...] = ()
+    val_episodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class DataConfig:
     """Where trajectories come from and how many make a microbatch on each rank.
 
+    With `more_stores`, each (store, weight), the episodes of several stores are drawn from: with replacement, from each
+    store in proportion to its weight, `store_weight` that of the first. All must be encoded alike.
+
     A store whose payloads are together at most `verify_up_to_bytes` is read and checked as a whole before a run starts;
     of a larger one the held-out draws are, and training draws when their turn comes.
     """
 
     store: str
+    store_weight: float = 1.0
+    more_stores: tuple[StoreWeight, ...] = ()
     train_batch_size: int = 1
     val_batch_size: int = 1
     batching: BatchingConfig = field(default_factory=BatchingConfig)

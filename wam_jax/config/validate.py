@@ -63,7 +63,7 @@ def validate(config: Config) -> None:
         allows, wanted = _RANGES.get(name, _POSITIVE)
         if isinstance(value, int | float) and not isinstance(value, bool) and not allows(value):
             raise InputError(name, value, wanted)
-    for rule in (_segments, _batching, *recipe.RULES, _backbone, _optimizer, _mesh):
+    for rule in (_stores, _splits, _segments, _batching, *recipe.RULES, _backbone, _optimizer, _mesh):
         rule(config)
 
 
@@ -82,6 +82,27 @@ def _batching(config: Config) -> None:
     if batching.mode == "bucket" and len(config.data.routing.routes) > 1:
         remedy = "routes fix who trains which objective when, and buckets would reorder that; use padded or packed"
         raise InputError("data.batching.mode", "bucket", remedy)
+
+
+def _stores(config: Config) -> None:
+    data, order = config.data, config.data.sample_construction.sample_order_mode
+    if data.more_stores and order != "replacement":
+        remedy = "takes every sample once, so stores cannot have weights; use 'replacement'"
+        raise InputError("data.sample_construction.sample_order_mode", order, remedy)
+    if not data.more_stores and data.store_weight != 1:
+        raise InputError("data.store_weight", data.store_weight, "weighs nothing without data.more_stores; unset it")
+    for name, weight in data.more_stores:
+        if not 0 < weight < float("inf"):
+            raise InputError("data.more_stores", (name, weight), "weights above 0")
+
+
+def _splits(config: Config) -> None:
+    split = config.data.split
+    for source, field in (("task", "val_tasks"), ("list", "val_episodes")):
+        given = getattr(split, field)
+        if (split.source == source) != bool(given):
+            remedy = f"go together with data.split.source = {source!r}; set both or neither"
+            raise InputError(f"data.split.{field}", given, remedy)
 
 
 def _segments(config: Config) -> None:

@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wam_jax.config.schema import Config, SampleConstructionConfig
+from wam_jax.config.schema import Config, SampleConstructionConfig, SplitConfig
 from wam_jax.data import contracts
 from wam_jax.data.admission import check_admission
 from wam_jax.data.batching.modes import Shapes, check_budget, make_planner, training_shapes, validation_shapes
 from wam_jax.data.counts import TokenCounts, count_tokens
 from wam_jax.data.draw_law import DrawLaw, draw_law
 from wam_jax.data.draws import DrawTable
-from wam_jax.data.index import ABSENT, Index
+from wam_jax.data.index import ABSENT
 from wam_jax.data.materialize import Materializer
+from wam_jax.data.mixture import Mixture
 from wam_jax.data.pipeline import endless, prepared
 from wam_jax.data.planner import BucketPlanner, Planner, UpdateShape, draws_per_epoch, validation_draws
 from wam_jax.data.routing import objectives_of
@@ -166,7 +167,7 @@ class TrainData:
             "version": CONTRACT_VERSION,
             "store": self._store.fingerprint,
             "seed": config.seed,
-            "split": dataclasses.asdict(config.data.split),
+            "split": _split_contract(config.data.split),
             "sample_construction": _construction_contract(config.data.sample_construction),
             "sequence_contract": self._laws[Phase.TRAIN].sequence.contract.name,
             "routes": [[route.source, route.objective.label, route.share] for route in routes],
@@ -190,8 +191,15 @@ class TrainData:
     def _law(self, phase: Phase) -> DrawLaw:
         config, store = self._config, self._store
         split = "train" if phase is Phase.TRAIN else "val"
-        fraction = config.data.split.val_fraction
-        episodes = split_episodes(store.index, split, source=config.data.split.source, validation_fraction=fraction)
+        chosen = config.data.split
+        episodes = split_episodes(
+            store.index,
+            split,
+            source=chosen.source,
+            validation_fraction=chosen.val_fraction,
+            validation_tasks=chosen.val_tasks,
+            validation_episodes=chosen.val_episodes,
+        )
         tokens = text_lengths(store.index, store.manifest, max_text_tokens=config.backbone.max_text_tokens)
         law = draw_law(config, store.index, episodes, phase, text_tokens=tokens)
         batch_size = config.data.train_batch_size if phase is Phase.TRAIN else config.data.val_batch_size
@@ -208,7 +216,7 @@ class TrainData:
         drop_last = config.data.batching.drop_last_train
         items = _epoch_items(law, config.data.routing.length_multiplier)
         per_epoch = draws_per_epoch(items, shape, drop_last=drop_last)
-        sampler = _sampler(config, law, self._store.index, self.objective_group)
+        sampler = _sampler(config, law, self._store, self.objective_group)
         return make_planner(config.data.batching, law, sampler, shape, per_epoch, self.constants)
 
     def materializer(self) -> Materializer:
@@ -229,16 +237,23 @@ def _epoch_items(law: DrawLaw, multiplier: float) -> int:
     return max(1, round(most * multiplier))
 
 
-def _sampler(config: Config, law: DrawLaw, index: Index, group: int) -> Sampler:
+def _sampler(config: Config, law: DrawLaw, store: Store, group: int) -> Sampler:
     seed, construction, items = config.seed, config.data.sample_construction, len(law.space)
     if construction.sample_order_mode == "epoch":
         return ShuffledEpochs(seed, Phase.TRAIN, items)
-    weights = row_weights(law, index, construction)
+    mixture = store if isinstance(store, Mixture) else None
+    weights = row_weights(law, store.index, construction, mixture=mixture)
     if len(law.routes) > 1:
         return RoutedReplacement(seed, Phase.TRAIN, law.route_ends, law.shares, group, weights)
     if weights is not None:
         return WeightedReplacement(seed, Phase.TRAIN, weights)
     return Replacement(seed, Phase.TRAIN, items)
+
+
+def _split_contract(split: SplitConfig) -> dict[str, Any]:
+    """JSON of which episodes train; the order in which held-out ones are named is no part of it."""
+    named = {"task": {"val_tasks": sorted(split.val_tasks)}, "list": {"val_episodes": sorted(split.val_episodes)}}
+    return {"source": split.source, "val_fraction": split.val_fraction} | named.get(split.source, {})
 
 
 def _construction_contract(construction: SampleConstructionConfig) -> dict[str, Any]:

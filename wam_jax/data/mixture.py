@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 from etils import epath
 
+from wam_jax.config.schema import DataConfig
 from wam_jax.data.index import Index, fingerprint_of
 from wam_jax.data.manifest import Dims, FieldStatistics, Manifest
 from wam_jax.data.statistics import Moments
 from wam_jax.data.store import Store, open_store
 from wam_jax.errors import InputError
 
-_FIELD = "data.stores"
+_FIELD = "data.more_stores"
 
 
 class Mixture(Store):
@@ -84,6 +85,13 @@ class Mixture(Store):
     def _find(self, episode: int) -> tuple[Store, int]:
         part = int(self.store_of[episode])
         return self.stores[part], int(episode - self._first[part])
+
+
+def open_data(data: DataConfig) -> Store:
+    """The store of a run, or its stores as one; raises InputError."""
+    if not data.more_stores:
+        return open_store(data.store)
+    return open_mixture([(data.store, data.store_weight), *data.more_stores])
 
 
 def open_mixture(shares: Sequence[tuple[epath.PathLike, float]]) -> Mixture:
