@@ -7,7 +7,7 @@ import pytest
 
 from tests.training.processes import Processes
 
-COUNT, NUMBERS = 4, 300_000_000
+COUNT, NUMBERS = 4, 12 * 1024 * 24416
 SLACK = 200 * 2**20
 
 
