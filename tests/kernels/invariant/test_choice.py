@@ -48,15 +48,15 @@ def test_a_named_backend_refuses_with_its_reason():
     with pytest.raises(invariant.UnsupportedError, match="pallas_triton on cpu: needs an NVIDIA GPU"):
         invariant.matmul(jnp.ones((2, 3)), jnp.ones((3, 4)), implementation="pallas_triton")
     with pytest.raises(ValueError, match="known are xla, pallas_triton"):
-        invariant.mean(jnp.ones((2, 3)), implementation="cublas")
+        choose("cublas", PROBLEM, CPU)
 
 
 def test_launches_do_not_know_the_number_of_rows():
     assert row_launch(256) == row_launch(200)
     assert row_launch(WIDEST).rows == 1
     assert all(row_launch(width).columns >= width for width in (1, 33, 1152, WIDEST))
-    assert product_launch((9, 0), jnp.bfloat16) == product_launch((10, 0), jnp.bfloat16)
-    assert product_launch((8, 6), jnp.float32) == product_launch((8, 0), jnp.float32)
+    assert product_launch((9, 0), PROBLEM.dtype) == product_launch((10, 0), PROBLEM.dtype)
+    assert product_launch((8, 6), WIDE.dtype) == product_launch((8, 0), WIDE.dtype)
 
 
 @pytest.mark.parametrize(
