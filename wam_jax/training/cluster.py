@@ -127,14 +127,18 @@ class _FailureWatch:
 
     def _watch(self) -> None:
         while not self._over.wait(_POLL_SECONDS):
-            try:
-                message = self._client.key_value_try_get(_FAILURE)
-            except jax.errors.JaxRuntimeError:  # Nobody failed; or process 0 is gone, which the heartbeat notices.
-                continue
-            _leave(f"error: {message}", 1)
+            self._leave_with_others()
+
+    def _leave_with_others(self) -> None:
+        try:
+            message = self._client.key_value_try_get(_FAILURE)
+        except jax.errors.JaxRuntimeError:  # Nobody failed; or process 0 is gone, which the heartbeat notices.
+            return
+        _leave(f"error: {message}", 1)
 
     def _fail(self, error: BaseException) -> None:
         """Ends at once: waiting for the others, as Python would on its way out, is waiting for who waits for this."""
+        self._leave_with_others()  # Then this failure, a broken connection perhaps, is only what follows from theirs.
         said, code = f"error: {error}", {InputError: 2, KeyboardInterrupt: 130}.get(type(error), 1)
         if code == 1:
             said = "".join(traceback.format_exception(error))
@@ -147,8 +151,8 @@ class _FailureWatch:
 def _leave(said: str, code: int) -> None:
     sys.stdout.flush()
     print(said, file=sys.stderr, flush=True)
-    if is_main():
-        time.sleep(2 * _POLL_SECONDS)  # The others learn of it through this process.
+    # The others have to learn why before their connections break; and all of them learn it through process 0.
+    time.sleep((2 if is_main() else 1) * _POLL_SECONDS)
     os._exit(code)
 
 
