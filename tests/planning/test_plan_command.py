@@ -9,7 +9,7 @@ from wam_jax import plan as command
 from wam_jax.errors import InputError
 from wam_jax.planning import planner
 from wam_jax.planning.changes import Change
-from wam_jax.planning.report import page
+from wam_jax.planning.report import page, verdict
 from wam_kernels.resources import Resources
 
 CHANGE = Change("remat", {"backbone.remat": "block", "trainer.mesh": (1, 8)}, 2**30, fits=True, by="compiled")
@@ -35,6 +35,15 @@ def test_a_run_that_does_not(config_file, monkeypatch, plan, capsys):
     said = capsys.readouterr().out
     assert "does not fit" in said
     assert "--config.backbone.remat=block --config.trainer.mesh=(1,8)   fits with 1.00 GiB (compiled)" in said
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(999, "999 B"), (12_900, "12.6 KiB"), (2**29, "512 MiB"), (2**30, "1.00 GiB"), (2**40, "1024.00 GiB")],
+)
+def test_sizes_keep_their_digits(plan, size, said):
+    memory = dataclasses.replace(plan.memory, usable=plan.memory.peak + size)
+    assert verdict(dataclasses.replace(plan, memory=memory), []) == f"fits: {said} to spare"
 
 
 @pytest.mark.parametrize(

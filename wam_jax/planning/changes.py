@@ -3,11 +3,12 @@
 Four kinds are tried, the harmless first: what is recomputed, how many devices share the parameters, how an update is
 cut into microbatches, and how large a row may get. Of each kind the smallest change is taken that fits by shape
 arithmetic: state, gradients and batches are exact, saved activations follow from the traced program, and the other
-temporaries grow with a row's token slots. The first that should fit is then compiled; the others say
-that they were not.
+temporaries grow with a row's token slots. What should fit is then compiled, one after another, until something does;
+the kinds behind that say that they were not.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -52,17 +53,28 @@ class Change:
 
 
 def changes(config: Config, store: Store, plan: Plan, progress: Progress) -> list[Change]:
-    """The changes that should fit, at most one of a kind, the first one that was compiled and fits marked so."""
-    found = []
+    """At most one change of a kind; none of a kind that does not help."""
+    found: list[Change] = []
     for kind, candidates in _candidates(config, plan).items():
         progress(f"looking for a {kind} that fits")
         estimates = (_estimate(kind, config, overrides, store, plan) for overrides in candidates)
-        change = next((one for one in estimates if one and one.fits), None)
-        if change and not any(one.by == "compiled" and one.fits for one in found):
-            progress(f"compiling with another {kind}")
-            change = _compiled(change, config, store, plan, progress)
-        found += [change] if change else []
+        hopeful = (estimate for estimate in estimates if estimate and estimate.fits)
+        if any(change.fits for change in found):
+            found += [*itertools.islice(hopeful, 1)]
+            continue
+        compiled = (_compiled(change, config, store, plan, progress) for change in hopeful)
+        found += _until_one_fits(compiled)
     return found
+
+
+def _until_one_fits(compiled: Iterator[Change]) -> list[Change]:
+    """The first that fits, else the last, which then is the nearest."""
+    last: list[Change] = []
+    for change in compiled:
+        last = [change]
+        if change.fits:
+            break
+    return last
 
 
 def changed(config: Config, overrides: Overrides) -> Config:

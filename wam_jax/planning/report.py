@@ -7,7 +7,7 @@ from wam_jax.planning.changes import Change
 from wam_jax.planning.planner import Plan
 from wam_kernels.resources import Resources
 
-_GIB, _GIGA = 2**30, 1e9
+_GIGA, _NEXT_UNIT = 1e9, 1000
 
 
 def page(plan: Plan, changes: Sequence[Change]) -> str:
@@ -20,12 +20,12 @@ def verdict(plan: Plan, changes: Sequence[Change]) -> str:
     """Whether it fits, and if not, what would."""
     spare = plan.memory.spare
     if plan.fits:
-        return f"fits: {_gib(spare)} GiB to spare"
-    lines = [f"does not fit: {_gib(-spare)} GiB too many"]
+        return f"fits: {_size(spare)} to spare"
+    lines = [f"does not fit: {_size(-spare)} too many"]
     for change in changes:
         fields = " ".join(f"--config.{name}={value}".replace(" ", "") for name, value in change.overrides.items())
         outcome = "fits" if change.fits else "does not fit either"
-        lines.append(f"  {change.kind}: {fields}   {outcome} with {_gib(change.peak)} GiB ({change.by})")
+        lines.append(f"  {change.kind}: {fields}   {outcome} with {_size(change.peak)} ({change.by})")
     return "\n".join(lines if changes else [*lines, "  no single change that was tried makes it fit"])
 
 
@@ -49,22 +49,22 @@ def _memory(plan: Plan) -> str:
         ("batches", memory.batches, "two of the largest rung"),
         ("temporaries", memory.gradient_temporaries, f"gradient program; {_saved(plan)}"),
         ("", memory.update_temporaries, "update program, when there are no batches"),
-        ("peak", memory.peak, f"of {_gib(memory.usable)} usable"),
+        ("peak", memory.peak, f"of {_size(memory.usable)} usable"),
     ]
-    lines = [f"  {name:15}{_gib(size):>8}  {note}".rstrip() for name, size, note in rows]
-    return "\n".join(["memory of a device, GiB", *lines])
+    lines = [f"  {name:15}{_size(size):>10}  {note}".rstrip() for name, size, note in rows]
+    return "\n".join(["memory of a device", *lines])
 
 
 def _saved(plan: Plan) -> str:
-    return f"about {_gib(plan.memory.saved_activations)} of it activations for the backward pass (estimate by shapes)"
+    return f"about {_size(plan.memory.saved_activations)} of it activations for the backward pass (estimate by shapes)"
 
 
 def _programs(plan: Plan) -> str:
     rows = [
-        (one.name, _gib(one.arguments), _gib(one.outputs), _gib(one.temporaries), f"{one.seconds:.0f} s")
+        (one.name, _size(one.arguments), _size(one.outputs), _size(one.temporaries), f"{one.seconds:.0f} s")
         for one in (*plan.gradients, plan.update)
     ]
-    return _table([("program, GiB", "arguments", "outputs", "temporaries", "compiled in"), *rows])
+    return _table([("program", "arguments", "outputs", "temporaries", "compiled in"), *rows])
 
 
 def _sent(plan: Plan) -> str:
@@ -106,5 +106,10 @@ def _table(rows: Sequence[Iterable[str]]) -> str:
     return "\n".join(lines)
 
 
-def _gib(size: int) -> str:
-    return f"{size / _GIB:.2f}"
+def _size(count: float) -> str:
+    """Bytes to three or four digits."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < _NEXT_UNIT:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"
