@@ -28,6 +28,7 @@ def fit_stand_in(source: Source, listed: Sequence[Listed], options: Options) -> 
         raise InputError(
             "--encoder", options.encoder, f"none of {len(train)} training episodes has video that can be read"
         )
+    print(f"fitting a codec of {options.channels} channels to {len(usable)} episodes", flush=True)
     lengths = [counts[item.id] for item in usable]
     patch, channels = options.patch, options.channels
     return fit_codec(lengths, lambda i: _frames(source, usable[i]), patch=patch, channels=channels).to_bytes()
