@@ -27,8 +27,8 @@ def tokenwise(function: Callable[..., Any], params: Any, *token_arrays: Any, til
     """`function(params, *token_arrays)` for a function that treats every token by itself, in tiles of fixed size.
 
     Works under `jit`, in a scan over layers and under `jax.checkpoint`. What the backward pass needs is kept as JAX
-    would keep it; `jax.checkpoint(function)` keeps a tile's operands only. On several devices use
-    `sharded_tokenwise`.
+    would keep it; `jax.checkpoint(function)` keeps a tile's operands only, which is faster on a CPU. Bits are promised
+    among calls of one kind: with and without a gradient are two programs. On several devices use `sharded_tokenwise`.
 
     Args:
         function: from the parameters and arrays `[tile, ...]` to arrays `[tile, ...]` (pytrees on both sides). It may
