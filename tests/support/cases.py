@@ -203,8 +203,8 @@ class Bench:
 
     def _reader(self, number: int) -> SampleReader:
         config = self.config(number)
-        with_prefix = tiny_config(policy=self.base | PREFIX, backbone=SMALL_NETWORK)
-        return SampleReader(config, self.store, row_constants(with_prefix, self.store.manifest))
+        widest = tiny_config(policy=self.base | PREFIX | {"generalist_mode_text_token": True}, backbone=SMALL_NETWORK)
+        return SampleReader(config, self.store, row_constants(widest, self.store.manifest))
 
     def _draw(self, number: int) -> DrawTable:
         config, index = self.config(number), self.store.index
