@@ -1,6 +1,5 @@
 """Tile lists: what they hold, that host and traced lists agree, that they refuse bad input, and that they are quick."""
 
-
 import jax
 import numpy as np
 import pytest
