@@ -152,7 +152,9 @@ def test_batches_go_on_at_every_step_as_if_never_stopped(batches, all_batches):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, STEPS, 20))
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=pytest.mark.long if first else ()) for first in range(0, STEPS, 20)]
+)
 def test_workers_go_on_at_every_step_as_if_never_stopped(batches, all_batches, first):
     make = batches()
     assert_resumes(make, all_batches, [first], num_workers=2)

@@ -21,6 +21,8 @@ from wam_jax.sequence.programs import PROGRAMS
 from wam_jax.training.optimizer import adamw
 
 pytestmark = pytest.mark.slow
+IN_CI = ("joint", "generalist_joint_denoising")
+"""Programs that the continuous integration tries in every mode; the others take as long again each."""
 
 LENGTHS = (70, 2, 33, 9, 17, 3, 51, 5, 26)
 TEXTS = (64, 0, 16, 1, 33, 7, 64, 2, 5)
@@ -68,7 +70,10 @@ def runner(store) -> Runner:
     return Runner(store, _config("joint", {"mode": "padded"}))
 
 
-@pytest.fixture(scope="module", params=PROGRAMS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=() if name in IN_CI else pytest.mark.long) for name in PROGRAMS],
+)
 def program(request) -> str:
     return request.param
 

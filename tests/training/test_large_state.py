@@ -12,6 +12,7 @@ SLACK = 200 * 2**20
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_no_process_takes_more_than_one_copy_of_its_own_shards(tmp_path: Path) -> None:
     arguments = (tmp_path, str(NUMBERS))
     with Processes(*arguments, count=COUNT, devices=1, module="tests.training.large_state") as all_of_them:

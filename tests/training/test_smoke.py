@@ -41,5 +41,6 @@ def test_nine_to_seventeen_frames(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_thirty_three_to_sixty_nine_frames(tmp_path: Path) -> None:
     check(33, 69, tmp_path)

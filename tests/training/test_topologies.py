@@ -60,6 +60,7 @@ def test_a_padded_run_moves_from_four_devices_to_any_other_topology(tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_mode_on_every_topology(tmp_path: Path) -> None:
     for results in run(tmp_path, "padded,packed", *TOPOLOGIES).values():
         check(results)
