@@ -25,7 +25,7 @@ ALLOWED = {
     "wam_jax.sequence": {"wam_kernels"},
     "wam_jax.data": {"wam_jax.config", "wam_jax.sequence", "wam_jax.keys", "wam_jax.cli", "wam_jax.assets"},
     "wam_jax.model": {"wam_jax.config", "wam_jax.sequence", "wam_jax.tracing", "wam_kernels"},
-    "wam_jax.flow": {"wam_jax.sequence", "wam_jax.data", "wam_jax.keys"},
+    "wam_jax.flow": {"wam_jax.sequence", "wam_jax.data", "wam_jax.keys", "wam_kernels"},
     "wam_jax.decode": {"wam_jax.sequence", "wam_jax.data", "wam_jax.flow", "wam_jax.tracing"},
     "wam_jax.policies": {
         "wam_jax.config",

@@ -83,15 +83,15 @@ def epoch_permutation(seed: int, phase: Phase, epoch: int, size: int) -> np.ndar
 
 
 def draw_keys(seed: jax.Array, draw: jax.Array) -> jax.Array:
-    """Keys of draws: seed uint32[], draw uint32[..., 3] of (phase, epoch, position) to keys[...]."""
+    """Keys of draws: seed uint32[] or [...], draw uint32[..., 3] of (phase, epoch, position) to keys[...]."""
 
-    def one(parts: jax.Array) -> jax.Array:
+    def one(seed: jax.Array, parts: jax.Array) -> jax.Array:
         key = jax.random.key(seed)
         for part in parts:
             key = jax.random.fold_in(key, part)
         return key
 
-    return _over(one, draw, draw.ndim - 1)
+    return _nest(one, draw.ndim - 1)(jnp.broadcast_to(seed, draw.shape[:-1]), draw)
 
 
 def purpose_keys(keys: jax.Array, purpose: Purpose) -> jax.Array:

@@ -19,7 +19,7 @@ from wam_kernels.launch_table import mosaic_launches
 from wam_kernels.mosaic_kernels import AXES, ROWS, WORKER_AXIS, Plan, Stream, dkv_kernel, dq_kernel, forward_kernel
 from wam_kernels.operands import MOST_HEAD_DIM, Backward, cut, fill, filled_head_dim, hidden_mask
 from wam_kernels.target import Target
-from wam_kernels.vjp import LOG2E, attend_with_kernels
+from wam_kernels.vjp import LOG2E, Upstream, attend_with_kernels
 
 type Buffer = Any
 """A scratch buffer to be, which has no public type."""
@@ -95,12 +95,10 @@ class PallasMosaic:
         k: jax.Array,
         v: jax.Array,
         mask: Mask,
-        do: jax.Array,
-        lse2: jax.Array,
-        delta: jax.Array,
+        upstream: Upstream,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """dq, dk and dv."""
-        operands = Backward(q, k, v, do, lse2, delta)
+        operands = Backward(q, k, v, upstream.do, upstream.lse2, upstream.delta())
         return self.dq(operands, mask), *self.dkv(operands, mask)
 
     def dq(self, operands: Backward, mask: Mask) -> jax.Array:

@@ -23,7 +23,7 @@ from wam_kernels.launch_table import triton_launches
 from wam_kernels.operands import MOST_HEAD_DIM, Backward, cut, fill, filled_head_dim, mask_operands
 from wam_kernels.target import Target
 from wam_kernels.triton_kernels import dkv_kernel, dq_kernel, forward_kernel
-from wam_kernels.vjp import LOG2E, attend_with_kernels
+from wam_kernels.vjp import LOG2E, Upstream, attend_with_kernels
 
 _MOST_ELEMENTS = 2**31  # offsets are 32-bit
 
@@ -96,12 +96,10 @@ class PallasTriton:
         k: jax.Array,
         v: jax.Array,
         mask: Mask,
-        do: jax.Array,
-        lse2: jax.Array,
-        delta: jax.Array,
+        upstream: Upstream,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """dq, dk and dv."""
-        operands = Backward(q, k, v, do, lse2, delta)
+        operands = Backward(q, k, v, upstream.do, upstream.lse2, upstream.delta())
         return self.dq(operands, mask), *self.dkv(operands, mask)
 
     def dq(self, operands: Backward, mask: Mask) -> jax.Array:

@@ -13,7 +13,7 @@ every sum.
 
 import functools
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,28 @@ the probability of an invisible pair is `exp2(MASKED - LEAST_PEAK) = 0` in every
 """
 
 
+class Upstream(NamedTuple):
+    """What the backward pass of a backend is handed beside its operands.
+
+    Attributes:
+        out: the output, `[rows, query_tokens, heads, head_dim]`.
+        do: its cotangent.
+        lse2: base-2 lse, `[rows, heads, query_tokens]`, +inf for a row without keys.
+        dlse: the cotangent of the natural lse.
+    """
+
+    out: jax.Array
+    do: jax.Array
+    lse2: jax.Array
+    dlse: jax.Array
+
+    def delta(self) -> jax.Array:
+        """`<do_i, o_i> - dlse_i`: `[rows, heads, query_tokens]`."""
+        wide = accumulator(self.out.dtype)
+        products = jnp.einsum("bqhd,bqhd->bhq", self.out.astype(wide), self.do.astype(wide), precision="highest")
+        return products - self.dlse
+
+
 class Kernels(Protocol):
     """Forward and backward of a backend, without the derivative rule around them. Hashable."""
 
@@ -43,11 +65,9 @@ class Kernels(Protocol):
         k: jax.Array,
         v: jax.Array,
         mask: Mask,
-        do: jax.Array,
-        lse2: jax.Array,
-        delta: jax.Array,
+        upstream: Upstream,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """dq, dk and dv, shaped and typed like q, k and v; `lse2` and `delta` are `[rows, heads, query_tokens]`."""
+        """dq, dk and dv, shaped and typed like q, k and v."""
         ...
 
 
@@ -79,9 +99,7 @@ def _backward(
 ) -> tuple[jax.Array, jax.Array, jax.Array, None]:
     q, k, v, mask, out, lse2 = saved
     do, dlse = cotangents
-    wide = accumulator(out.dtype)
-    delta = jnp.einsum("bqhd,bqhd->bhq", out.astype(wide), do.astype(wide), precision="highest") - dlse
-    return *kernels.backward(q, k, v, mask, do, lse2, delta), None
+    return *kernels.backward(q, k, v, mask, Upstream(out, do, lse2, dlse)), None
 
 
 attend_with_kernels.defvjp(_forward, _backward)

@@ -21,7 +21,7 @@ from jax import lax
 from wam_kernels.backend import Mask, Problem, TileSize, accumulator, pad_axis
 from wam_kernels.target import Target
 from wam_kernels.tiles import TileList
-from wam_kernels.vjp import LEAST_PEAK, LOG2E, MASKED, attend_with_kernels
+from wam_kernels.vjp import LEAST_PEAK, LOG2E, MASKED, Upstream, attend_with_kernels
 
 _TILE = 256
 _SMALLEST_TILE = 16
@@ -71,19 +71,18 @@ class Xla:
         k: jax.Array,
         v: jax.Array,
         mask: Mask,
-        do: jax.Array,
-        lse2: jax.Array,
-        delta: jax.Array,
+        upstream: Upstream,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """dq, dk and dv."""
+        """dq, dk and dv. Delta is formed tile by tile: over whole rows its bits would depend on their length."""
         query_tile, _ = self._size()
-        upstream = _Upstream(
-            pad_axis(do.swapaxes(1, 2), 2, query_tile),
-            pad_axis(lse2, 2, query_tile, jnp.inf),
-            pad_axis(delta, 2, query_tile),
+        laid_out = Upstream(
+            out=pad_axis(upstream.out.swapaxes(1, 2), 2, query_tile),
+            do=pad_axis(upstream.do.swapaxes(1, 2), 2, query_tile),
+            lse2=pad_axis(upstream.lse2, 2, query_tile, jnp.inf),
+            dlse=pad_axis(upstream.dlse, 2, query_tile),
         )
         row = functools.partial(_backward_row, size=self._size())
-        grads = lax.map(lambda operands: row(*operands), (self._rows(q, k, v, mask), upstream))
+        grads = lax.map(lambda operands: row(*operands), (self._rows(q, k, v, mask), laid_out))
         dq, dk, dv = (
             grad.swapaxes(1, 2)[:, : like.shape[1]].astype(like.dtype)
             for grad, like in zip(grads, (q, k, v), strict=True)
@@ -127,14 +126,6 @@ class _Row(NamedTuple):
         return self._replace(q=self.q.astype(wide), k=self.k.astype(wide), v=self.v.astype(wide))
 
 
-class _Upstream(NamedTuple):
-    """What the backward pass is handed, laid out like a row."""
-
-    do: jax.Array  # [heads, queries, head_dim]
-    lse2: jax.Array  # [heads, queries]
-    delta: jax.Array  # [heads, queries]
-
-
 def _forward_row(row: _Row, size: TileSize) -> tuple[jax.Array, jax.Array]:
     """Output `[heads, queries, head_dim]` and base-2 lse `[heads, queries]`."""
     row = row.widened()
@@ -172,16 +163,17 @@ def _forward_row(row: _Row, size: TileSize) -> tuple[jax.Array, jax.Array]:
     return jnp.moveaxis(out, 0, 1).reshape(row.q.shape), jnp.moveaxis(lse2, 0, 1).reshape(heads, queries)
 
 
-def _backward_row(row: _Row, upstream: _Upstream, size: TileSize) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """dq, dk and dv, laid out like q, k and v."""
+def _backward_row(row: _Row, upstream: Upstream, size: TileSize) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """dq, dk and dv, laid out like q, k and v; of `upstream`, `out` and `do` are `[heads, queries, head_dim]`."""
     row = row.widened()
     query_tile, key_tile = size
     scale = row.q.shape[-1] ** -0.5
 
     def line(i: jax.Array, grads: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         q = _cut(row.q, i, query_tile) * (scale * LOG2E)
-        do = _cut(upstream.do, i, query_tile).astype(q.dtype)
-        lse2, delta = (_cut(x, i, query_tile)[..., None] for x in (upstream.lse2, upstream.delta))
+        do, out = (_cut(x, i, query_tile).astype(q.dtype) for x in (upstream.do, upstream.out))
+        lse2, dlse = (_cut(x, i, query_tile)[..., None] for x in (upstream.lse2, upstream.dlse))
+        delta = _product("hqd,hqd->hq", out, do)[..., None] - dlse
 
         def visit(at: jax.Array, carry: tuple[jax.Array, ...], *, masked: bool) -> tuple[jax.Array, ...]:
             dq, dk, dv = carry

@@ -42,7 +42,7 @@ def test_shared_memory_of_triton_comes_from_the_thunks(tmp_path, monkeypatch):
     (tmp_path / "module_0001.ptx").write_text(PTX)
     line = "range_attention_dq grid: [8, 2, 1] threads: [256, 1, 1] shared_memory: 197632 bytes"
     (tmp_path / "module_0001.thunk_sequence.txt").write_text(line)
-    assert resources._read(tmp_path)["range_attention_dq"].shared_memory == 197_632
+    assert resources._read(tmp_path, "")["range_attention_dq"].shared_memory == 197_632
 
 
 def test_mosaic_s_own_dump_is_read(tmp_path):
@@ -51,7 +51,7 @@ def test_mosaic_s_own_dump_is_read(tmp_path):
     )
     (tmp_path / "range_attention_dq_0.ptx").write_text(PTX)
     (tmp_path / "range_attention_dq_0.resources.txt").write_text("smem_scratch_bytes=131072\n")
-    found = resources._read(tmp_path)["range_attention_dq_0"]
+    found = resources._read(tmp_path, "")["range_attention_dq_0"]
     assert (found.registers, found.shared_memory) == (255, 131_072)
 
 

@@ -46,7 +46,7 @@ def test_the_lists_are_the_tiles_with_a_visible_pair(tiling, packed):
         layout, rung, constants = _row(seed, tiling, packed=packed)
         tiles = list_tiles(layout, rung, constants)
         ranges = token_ranges(layout, video_tokens_per_frame=P, actions_per_frame=A)
-        keys = rung.text_keys + rung.proprio_keys + rung.samples
+        keys = rung.text_keys + rung.proprio_keys + rung.samples * constants.alignment.keys
         joint = _seen(ranges.joint, layout.key_valid.shape[1]) & layout.key_valid[0]
         for name, seen in (
             ("joint", joint),

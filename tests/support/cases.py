@@ -17,6 +17,7 @@ from tests.support.networks import SMALL_NETWORK, UNEQUAL_EXPERTS, policy_for, r
 from tests.support.runs import Room, tiny_config
 from tests.support.stores import tiny_arrays, tiny_encoder
 from wam_jax.config.schema import Config
+from wam_jax.data.batching.rungs import sized, slotted_frames
 from wam_jax.data.draw_law import draw_law
 from wam_jax.data.draws import DrawTable, concatenate
 from wam_jax.data.materialize import Materializer
@@ -29,7 +30,7 @@ from wam_jax.data.text import HashedWordEncoder
 from wam_jax.data.transport import RowBatch
 from wam_jax.data.writer import Episode, StoreWriter
 from wam_jax.keys import Phase
-from wam_jax.sequence.rung import Rung
+from wam_jax.sequence.tiling import round_up
 
 MOST_FRAMES, TEXT_TOKENS = 5, 4
 RAW_STATES = 4
@@ -139,11 +140,17 @@ class Bench:
         store: with states, condition latents and text.
         cases: the samples; one's number is its position in the stream.
         base: fields of every policy; those of the first case size the network.
+        batching: fields of how rows are laid out.
+        numerics: fields of how they are computed.
+        backbone: fields of the network.
     """
 
     store: Store
     cases: Sequence[Case]
     base: Room
+    batching: Room = field(default_factory=dict)
+    numerics: Room = field(default_factory=dict)
+    backbone: Room = field(default_factory=dict)
 
     def config(self, number: int) -> Config:
         """Of one case."""
@@ -152,7 +159,11 @@ class Bench:
     @cached_property
     def policy(self) -> Any:
         """Its mode tokens are there for the cases that read them."""
-        return policy_for(tiny_config(policy=self.base | GJD, backbone=SMALL_NETWORK), self.store)
+        return policy_for(self._network(self.base | GJD), self.store)
+
+    def _network(self, policy: Room) -> Config:
+        backbone = SMALL_NETWORK | self.backbone
+        return tiny_config(policy=policy, backbone=backbone, batching=self.batching, numerics=self.numerics)
 
     @cached_property
     def params(self) -> Any:
@@ -166,17 +177,19 @@ class Bench:
 
     def batch(self, numbers: Sequence[int], *, slots: int) -> RowBatch:
         """One row of `slots` samples, the cases of these numbers in front."""
-        rung = Rung(
+        readers = [self._reader(number) for number in range(len(self.cases))]
+        constants, as_text = readers[0].constants, self.base["proprio_context_mode"] == "text_context_token"
+        video_frames, action_frames = slotted_frames(MOST_FRAMES + 1, MOST_FRAMES, slots, constants)
+        rung = sized(
             samples=slots,
             video_slot_frames=MOST_FRAMES + 1,
             action_slot_frames=MOST_FRAMES,
-            video_frames=2 * slots * (MOST_FRAMES + 1),
-            action_frames=2 * slots * MOST_FRAMES,
-            text_keys=slots * TEXT_TOKENS,
-            proprio_keys=slots * MOST_FRAMES if self.base["proprio_context_mode"] == "text_context_token" else 0,
-            runs=1 + slots * 2 * (2 * MOST_FRAMES + 1),
+            video_frames=video_frames,
+            action_frames=action_frames,
+            text_keys=slots * round_up(TEXT_TOKENS, constants.alignment.keys),
+            proprio_keys=slots * round_up(MOST_FRAMES, constants.alignment.keys) if as_text else 0,
+            alignment=constants.alignment,
         )
-        readers = [self._reader(number) for number in range(len(self.cases))]
         maker = Materializer(cast(Any, MixedReader(readers)), clean_differs=True, video_states=True)
         return maker.batch(self.draws[np.array(numbers)].padded(slots).reshape(1, slots), rung)
 
@@ -203,7 +216,7 @@ class Bench:
 
     def _reader(self, number: int) -> SampleReader:
         config = self.config(number)
-        widest = tiny_config(policy=self.base | PREFIX | {"generalist_mode_text_token": True}, backbone=SMALL_NETWORK)
+        widest = self._network(self.base | PREFIX | {"generalist_mode_text_token": True})
         return SampleReader(config, self.store, row_constants(widest, self.store.manifest))
 
     def _draw(self, number: int) -> DrawTable:

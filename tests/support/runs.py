@@ -8,6 +8,7 @@ from wam_jax.config.schema import (
     Config,
     DataConfig,
     LossRangeConfig,
+    NumericsConfig,
     PolicyConfig,
     RoutingConfig,
     SampleConstructionConfig,
@@ -37,6 +38,7 @@ def tiny_config(
     training: Room | None = None,
     backbone: Room | None = None,
     validation: Room | None = None,
+    numerics: Room | None = None,
 ) -> Config:
     """The configuration of a tiny run; each argument changes fields of one room."""
     return Config(
@@ -55,6 +57,7 @@ def tiny_config(
         training=TrainingConfig(**_TRAINING | (training or {})),
         backbone=BackboneConfig(**_BACKBONE | (backbone or {})),
         validation=ValidationConfig(**validation or {}),
+        numerics=NumericsConfig(**numerics or {}),
     )
 
 

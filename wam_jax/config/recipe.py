@@ -6,6 +6,9 @@ from wam_jax.sequence.contracts import sequence_contract
 from wam_jax.sequence.objectives import Objective
 from wam_jax.sequence.programs import PROGRAMS, Program
 
+INVARIANT_TILE = 64
+"""The tile of batch-invariant runs that name none."""
+
 LOSS_RANGE = "data.sample_construction.loss_range"
 _ROUTES = "data.routing.routes"
 _ROUTED = ", ".join(name for name, program in PROGRAMS.items() if program.routed)
@@ -16,7 +19,13 @@ def attention_backend(config: Config) -> str | None:
     """The backend of range attention by name, None for the best one; aligned samples need one that visits tiles."""
     if config.backbone.attention != "auto":
         return config.backbone.attention
-    return None if config.data.batching.tile_alignment is None else "tiled"
+    return None if tile_alignment(config) is None else "tiled"
+
+
+def tile_alignment(config: Config) -> int | None:
+    """Tokens at whose multiples samples begin, or None where they lie back to back."""
+    given = config.data.batching.tile_alignment
+    return INVARIANT_TILE if given is None and config.numerics.batch_invariant else given
 
 
 def _program(config: Config) -> None:

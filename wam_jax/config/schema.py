@@ -271,6 +271,18 @@ class TrainerConfig:
 
 
 @dataclass(frozen=True)
+class NumericsConfig:
+    """How results may depend on the compiler.
+
+    With `batch_invariant` a sample's predictions, loss and gradient have the same bits in every batch, on devices of
+    one kind: samples lie on tiles of their own (`data.batching.tile_alignment`, by default 64 tokens), and everything
+    is computed tile by tile.
+    """
+
+    batch_invariant: bool = False
+
+
+@dataclass(frozen=True)
 class Config:
     """One run."""
 
@@ -282,3 +294,4 @@ class Config:
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    numerics: NumericsConfig = field(default_factory=NumericsConfig)

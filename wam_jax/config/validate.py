@@ -73,7 +73,7 @@ def _batching(config: Config) -> None:
         raise InputError("data.batching.max_tokens", batching.max_tokens, "only mode 'packed' has a budget; unset it")
     if batching.packer is not None and batching.max_tokens is None:
         raise InputError("data.batching.packer", batching.packer, "needs data.batching.max_tokens; unset it")
-    tile = batching.tile_alignment
+    tile = recipe.tile_alignment(config)
     if tile is not None and (tile & (tile - 1) or not _SMALLEST_TILE <= tile <= _LARGEST_TILE):
         remedy = f"must be a power of two from {_SMALLEST_TILE} to {_LARGEST_TILE}, as tiles are"
         raise InputError("data.batching.tile_alignment", tile, remedy)

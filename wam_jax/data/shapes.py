@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wam_jax.config.recipe import attention_backend
+from wam_jax.config.recipe import attention_backend, tile_alignment
 from wam_jax.config.schema import Config
 from wam_jax.data.batching.costs import buffer_frames, claimed_slots
 from wam_jax.data.batching.rungs import sized, slotted_frames
@@ -33,7 +33,7 @@ def row_constants(config: Config, manifest: Manifest, target: Target | None = No
             dtype=config.backbone.compute_dtype,
             implementation=attention_backend(config),
             target=target or current_target(),
-            alignment=config.data.batching.tile_alignment,
+            alignment=tile_alignment(config),
         ),
     )
 

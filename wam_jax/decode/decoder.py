@@ -5,6 +5,8 @@ program at the static size of a slot, so that decoding cannot depend on neighbou
 the same slot on different devices.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +15,8 @@ import jax.numpy as jnp
 
 from wam_jax import tracing
 from wam_jax.data.transport import SampleSlots
-from wam_jax.decode.losses import action_loss, action_mse, masked_error, video_loss
+from wam_jax.decode.losses import Terms, action_error_terms, action_terms, losses_of, video_terms
+from wam_jax.flow.frames import per_frame, sum_over_frames
 from wam_jax.flow.noising import NoisedSamples, NoisedStream, dataset_frames
 from wam_jax.sequence.objectives import FORWARD_DYNAMICS, INVERSE_DYNAMICS
 from wam_jax.tracing import tag
@@ -57,12 +60,16 @@ class Decoder:
         action_head: hidden [..., A, width], conditioning [...] to velocities [..., A, D].
         latent_loss_weight: weight of L_v; 0 switches the video terms off.
         action_loss_weight: weight of L_a.
+        video_tile: frames of the video that are decoded together, or None for all (`wam_jax.flow.frames`).
+        action_tile: the same of the actions.
     """
 
     video_head: Head
     action_head: Head
     latent_loss_weight: float = 1.0
     action_loss_weight: float = 1.0
+    video_tile: int | None = None
+    action_tile: int | None = None
 
     def decoded(
         self, hidden: HiddenSamples, noised: NoisedSamples, samples: SampleSlots, *, zero_prediction: bool = False
@@ -83,7 +90,7 @@ class Decoder:
 
         def one(x: tuple[HiddenStream, NoisedStream]) -> jax.Array:
             stream, noisy = x
-            return _denoise(noisy, self.video_head(stream.hidden, stream.conditioning))
+            return _denoise(_noisy(noisy), self.video_head(stream.hidden, stream.conditioning))
 
         xs = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), (hidden.video, noised.video))
         return jnp.moveaxis(jax.lax.map(one, xs), 0, 1)
@@ -101,27 +108,68 @@ class Decoder:
         action = self.action_head(hidden.action.hidden, hidden.action.conditioning)
         video = tag(video, "decode.video_velocity", stream="video_samples")
         action = tag(action, "decode.action_velocity", stream="action_samples")
-        losses = self._weighted(video, action, noised, fields)
-        frame_mask, action_mask = fields["video_mask"], fields["action_mask"]
-        error = masked_error(_denoise(noised.video, video), fields["video_latents"], frame_mask[..., None, None, None])
-        losses["latent_mse"] = video_loss(error, jnp.ones_like(noised.video.weight), frame_mask)
-        error = masked_error(_denoise(noised.action, action), fields["actions"], action_mask)
-        losses["action_mse"] = action_mse(error, action_mask)
-        if zero_prediction:
-            zero = self._weighted(jnp.zeros_like(video), jnp.zeros_like(action), noised, fields)
-            losses |= {f"zero_{name}": value for name, value in zero.items()}
-        return losses, (video, action)
+        of_video = functools.partial(_video_terms, zero_prediction=zero_prediction)
+        of_action = functools.partial(_action_terms, zero_prediction=zero_prediction)
+        video_inputs = (noised.video.weight, _noisy(noised.video), video, fields["video_latents"], fields["video_mask"])
+        action_inputs = (noised.action.weight, _noisy(noised.action), action, fields["actions"], fields["action_mask"])
+        terms = [
+            (per_frame(of_video, *video_inputs, tile=self.video_tile), self.video_tile),
+            (per_frame(of_action, *action_inputs, tile=self.action_tile), self.action_tile),
+        ]
+        sums = {name: sum_over_frames(term, tile=tile) for part, tile in terms for name, term in part.items()}
+        sums["slots"] = fields["num_slots"].astype(jnp.float32)
+        weights = {"latent_weight": self.latent_loss_weight, "action_weight": self.action_loss_weight}
+        of_sums = functools.partial(losses_of, **weights)
+        if self.video_tile is None:
+            return of_sums(sums), (video, action)
+        losses = per_frame(of_sums, jax.tree.map(lambda total: total[:, None], sums), tile=1)
+        return jax.tree.map(lambda loss: loss[:, 0], losses), (video, action)
 
-    def _weighted(
-        self, video: jax.Array, action: jax.Array, noised: NoisedSamples, fields: dict[str, jax.Array]
-    ) -> dict[str, jax.Array]:
-        frame_mask, mask = fields["video_mask"], fields["action_mask"]
-        error = masked_error(video, noised.video.target, frame_mask[..., None, None, None])
-        l_v = video_loss(error, noised.video.weight, frame_mask)
-        error = masked_error(action, noised.action.target, mask)
-        l_a = action_loss(error, noised.action.weight, mask, fields["num_slots"])
-        total = self.action_loss_weight * l_a + self.latent_loss_weight * l_v
-        return {"loss": total, "video_loss": l_v, "action_loss": l_a}
+
+def _video_terms(
+    weight: jax.Array,
+    noised: NoisedStream,
+    velocity: jax.Array,
+    latents: jax.Array,
+    mask: jax.Array,
+    *,
+    zero_prediction: bool,
+) -> Terms:
+    """What each frame contributes to the losses of the video; arrays are [..., frames, ...]."""
+    terms = {
+        "video": video_terms(velocity, noised.target, weight, mask),
+        "latent_error": video_terms(_denoise(noised, velocity), latents, jnp.ones_like(weight), mask),
+        "frames": mask.astype(jnp.float32),
+    }
+    if zero_prediction:
+        terms["zero_video"] = video_terms(jnp.zeros_like(velocity), noised.target, weight, mask)
+    return terms
+
+
+def _action_terms(
+    weight: jax.Array,
+    noised: NoisedStream,
+    velocity: jax.Array,
+    actions: jax.Array,
+    mask: jax.Array,
+    *,
+    zero_prediction: bool,
+) -> Terms:
+    """What each frame contributes to the losses of the actions; arrays are [..., frames, ...]."""
+    terms = {
+        "action": action_terms(velocity, noised.target, weight, mask),
+        "action_error": action_error_terms(_denoise(noised, velocity), actions, mask),
+        "entries": mask.sum((-2, -1)),
+    }
+    if zero_prediction:
+        terms["zero_action"] = action_terms(jnp.zeros_like(velocity), noised.target, weight, mask)
+    return terms
+
+
+def _noisy(noised: NoisedStream) -> NoisedStream:
+    """A stream [R, ...] without its clean copy, every array [R, frames, ...]."""
+    noisy = functools.partial(jax.lax.index_in_dim, index=0, axis=1, keepdims=False)
+    return dataclasses.replace(noised, copies=noisy(noised.copies), timesteps=noisy(noised.timesteps))
 
 
 def _decoded_fields(samples: SampleSlots) -> dict[str, jax.Array]:
@@ -141,6 +189,6 @@ def _decoded_fields(samples: SampleSlots) -> dict[str, jax.Array]:
 
 
 def _denoise(noised: NoisedStream, velocity: jax.Array) -> jax.Array:
-    noisy = jax.lax.index_in_dim(noised.copies, 0, axis=1, keepdims=False)
-    sigma = noised.sigma.reshape(noised.sigma.shape + (1,) * (noisy.ndim - noised.sigma.ndim))
-    return noisy - sigma * velocity.astype(jnp.float32)
+    """The estimate from a stream without its clean copy."""
+    sigma = noised.sigma.reshape(noised.sigma.shape + (1,) * (velocity.ndim - noised.sigma.ndim))
+    return noised.copies - sigma * velocity.astype(jnp.promote_types(velocity.dtype, jnp.float32))

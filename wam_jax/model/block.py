@@ -5,8 +5,9 @@ x += cross_attention(LN_affine(x), text)                                    each
 h = LN(x) (1 + scale_f) + shift_f;   x += gate_f * feed_forward(h)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from wam_jax.model.config import ExpertSize, ModelConfig
 from wam_jax.model.layers import Mlp, affine_layer_norm, gelu
 from wam_jax.model.modulation import ModulationTable, gated_residual, modulated_norm
 from wam_jax.model.rotary import rotate_heads
+from wam_jax.model.segments import framewise
 from wam_jax.tracing import ROUND, scope, tag
 
 STREAMS: tuple[Literal["video", "action"], ...] = ("video", "action")
@@ -57,42 +59,55 @@ class ExpertBlock(nnx.Module):
         self.cross_attention = Attention(config, width, rngs=rngs)
         self.feed_forward = Mlp(config, (width, size.ffn_dim, width), activation=gelu, rngs=rngs)
 
-    def vectors(self, context: StreamContext) -> tuple[jax.Array, ...]:
-        """This layer's shift, scale, gate of attention and of the feed-forward: six of [R, frames, 1, width]."""
-        return self.modulation(context.modulation, dtype=self.config.wide_dtype)
-
-    def joint_inputs(
-        self, x: jax.Array, vectors: tuple[jax.Array, ...], context: StreamContext
-    ) -> tuple[jax.Array, ...]:
+    def joint_inputs(self, x: jax.Array, context: StreamContext) -> tuple[jax.Array, ...]:
         """Queries, keys and values for the joint attention: three of [R, frames * tokens, heads, head_dim]."""
-        shift, scale, *_ = vectors
-        h = modulated_norm(x, shift, scale, self.config)
-        layer = self.self_attention
-        q, k = (
-            rotate_heads(heads, context.frame_phase, context.spatial_phase, self.config)
-            for heads in (layer.queries(h), layer.keys(h))
-        )
-        inputs = {"query": q, "key": k, "value": layer.values(h)}
-        return tuple(tag(_as_tokens(heads), f"attention.{name}") for name, heads in inputs.items())
+        config, spatial = self.config, context.spatial_phase
 
-    def finish(
-        self, x: jax.Array, attended: jax.Array, vectors: tuple[jax.Array, ...], context: StreamContext
-    ) -> jax.Array:
+        def heads(block: ExpertBlock, x: jax.Array, modulation: jax.Array, phase: jax.Array) -> dict[str, jax.Array]:
+            shift, scale, *_ = block.vectors(modulation)
+            h, layer = modulated_norm(x, shift, scale, config), block.self_attention
+            q, k = (rotate_heads(part, phase, spatial, config) for part in (layer.queries(h), layer.keys(h)))
+            return {"query": q, "key": k, "value": layer.values(h)}
+
+        made = self._framewise(heads, x, context.modulation, context.frame_phase)
+        return tuple(tag(_as_tokens(made[name]), f"attention.{name}") for name in ("query", "key", "value"))
+
+    def finish(self, x: jax.Array, attended: jax.Array, context: StreamContext) -> jax.Array:
         """Everything after the joint attention, of which this expert got `attended` [R, frames * tokens, ...]."""
-        _, _, gate, ffn_shift, ffn_scale, ffn_gate = vectors
-        update = self.self_attention.project(tag(attended, "attention.out")).reshape(x.shape)
-        x = gated_residual(x, update, gate)
-        x = x + self._read_text(x, context)
-        h = modulated_norm(x, ffn_shift, ffn_scale, self.config)
-        return tag(gated_residual(x, self.feed_forward(h), ffn_gate), "out")
+        config, frames = self.config, x.shape[:3]
 
-    def _read_text(self, x: jax.Array, context: StreamContext) -> jax.Array:
-        normed = x if self.cross_norm is None else self.cross_norm(x).astype(x.dtype)
-        layer = self.cross_attention
-        q = _as_tokens(layer.queries(normed))
-        k, v = layer.keys(context.text), layer.values(context.text)
-        read = tag(attend(q, k, v, context.text_visibility, self.config), "text.out")
-        return layer.project(read).reshape(x.shape)
+        def update(
+            block: ExpertBlock, x: jax.Array, attended: jax.Array, modulation: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
+            gate = block.vectors(modulation)[2]
+            x = gated_residual(x, block.self_attention.project(attended), gate)
+            normed = x if block.cross_norm is None else block.cross_norm(x).astype(x.dtype)
+            return x, block.cross_attention.queries(normed)
+
+        def feed(block: ExpertBlock, x: jax.Array, read: jax.Array, modulation: jax.Array) -> jax.Array:
+            *_, shift, scale, gate = block.vectors(modulation)
+            x = x + block.cross_attention.project(read)
+            return gated_residual(x, block.feed_forward(modulated_norm(x, shift, scale, config)), gate)
+
+        attended = tag(attended, "attention.out")
+        x, queries = self._framewise(update, x, attended.reshape(*frames, *attended.shape[2:]), context.modulation)
+        read = tag(self._read_text(_as_tokens(queries), context), "text.out")
+        return tag(self._framewise(feed, x, read.reshape(*frames, *read.shape[2:]), context.modulation), "out")
+
+    def vectors(self, modulation: jax.Array) -> tuple[jax.Array, ...]:
+        """This layer's shift, scale, gate of attention and of the feed-forward: six of [..., frames, 1, width]."""
+        return self.modulation(modulation, dtype=self.config.wide_dtype)
+
+    def _read_text(self, queries: jax.Array, context: StreamContext) -> jax.Array:
+        def projected(layer: Attention, text: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return layer.keys(text), layer.values(text)
+
+        k, v = framewise(projected, self.cross_attention, context.text, tokens=1, config=self.config)
+        return attend(queries, k, v, context.text_visibility, self.config)
+
+    def _framewise(self, function: Callable[..., Any], x: jax.Array, *arrays: jax.Array) -> Any:
+        """A function of (block, x [..., frames, tokens, width], arrays of frames)."""
+        return framewise(function, self, x, *arrays, tokens=x.shape[2], config=self.config)
 
 
 def paired_block(
@@ -103,18 +118,17 @@ def paired_block(
 ) -> Pair:
     """One layer of both experts: ([R, Nv, P, width], [R, Na, A, action width]) to the same."""
     streams = list(zip(STREAMS, blocks, tokens, contexts, strict=True))
-    vectors = [block.vectors(context) for _, block, _, context in streams]
     inputs = []
-    for (stream, block, x, context), v in zip(streams, vectors, strict=True):
+    for stream, block, x, context in streams:
         with scope(f"{stream}_expert.block_{ROUND}", stream=stream):
-            inputs.append(block.joint_inputs(x, v, context))
+            inputs.append(block.joint_inputs(x, context))
     q, k, v = (jnp.concatenate(parts, axis=1) for parts in zip(*inputs, strict=True))
     joint = attend(q, k, v, visibility, blocks[0].config)
     shares = jnp.split(joint, [inputs[0][0].shape[1]], axis=1)
     outputs = []
-    for (stream, block, x, context), share, v in zip(streams, shares, vectors, strict=True):
+    for (stream, block, x, context), share in zip(streams, shares, strict=True):
         with scope(f"{stream}_expert.block_{ROUND}", stream=stream):
-            outputs.append(block.finish(x, share, v, context))
+            outputs.append(block.finish(x, share, context))
     video, action = outputs
     return video, action
 

@@ -47,6 +47,8 @@ class ModelConfig:
         param_dtype: of the parameters.
         remat: what the backward pass recomputes (`wam_jax.model.remat`).
         attention: backend of `wam_kernels.range_attention`; "auto" leaves the choice to it.
+        tile: tokens at whose multiples samples and their text keys begin, or None where they lie back to back.
+        batch_invariant: whether all token-wise work is done in tiles of `tile` tokens (`wam_jax.model.segments`).
     """
 
     latent_channels: int
@@ -72,6 +74,8 @@ class ModelConfig:
     param_dtype: Literal["float32", "bfloat16", "float64"] = "float32"
     remat: Remat = "none"
     attention: str = "auto"
+    tile: int | None = None
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         _check_sizes(self)

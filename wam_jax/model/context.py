@@ -7,6 +7,7 @@ from flax import nnx
 from wam_jax.model.config import ModelConfig
 from wam_jax.model.inputs import RowTokens
 from wam_jax.model.layers import zero_linear
+from wam_jax.model.segments import framewise
 from wam_jax.sequence.objectives import Objective
 
 MODE_STD = 0.02
@@ -37,7 +38,16 @@ class TextContext(nnx.Module):
         """The row's raw text keys, [R, K, text_dim] in the compute dtype."""
         parts = [tokens.text]
         if self.proprio_encoder is not None and tokens.proprio_keys is not None:
-            parts.append(self.proprio_encoder(tokens.proprio_keys))
+            encoder = self.proprio_encoder
+            parts.append(
+                framewise(lambda encoder, x: encoder(x), encoder, tokens.proprio_keys, tokens=1, config=self.config)
+            )
         if self.mode is not None:
-            parts.append(self.mode(tokens.objective))
+            parts.append(_spread(self.mode(tokens.objective), self.config.tile or 1))
         return jnp.concatenate([part.astype(self.config.dtype) for part in parts], axis=1)
+
+
+def _spread(keys: jax.Array, stride: int) -> jax.Array:
+    """[R, S, width] to [R, S * stride, width], each key followed by zeros up to the next multiple."""
+    rows, slots, width = keys.shape
+    return jnp.pad(keys[:, :, None], [(0, 0), (0, 0), (0, stride - 1), (0, 0)]).reshape(rows, slots * stride, width)

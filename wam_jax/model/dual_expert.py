@@ -6,6 +6,7 @@ own, after the caller has put the frames back in the order of samples.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from wam_jax.model.inputs import RowHidden, RowTokens
 from wam_jax.model.layers import zero_linear
 from wam_jax.model.remat import rematerialised
 from wam_jax.model.rotary import action_spatial_phase, video_spatial_phase
+from wam_jax.model.segments import framewise
 from wam_jax.tracing import tag
 
 
@@ -45,8 +47,8 @@ class DualExpert(nnx.Module):
         video, action = self._embed(tokens)
         video = tag(video, "video_expert.embedding", stream="video")
         action = tag(action, "action_expert.embedding", stream="action")
-        video_time, video_vectors = self.video_expert.time_embedding(tokens.video_timesteps)
-        _, action_vectors = self.action_expert.time_embedding(tokens.action_timesteps)
+        video_time, video_vectors = self._time(self.video_expert, tokens.video_timesteps, video.shape[2])
+        _, action_vectors = self._time(self.action_expert, tokens.action_timesteps, action.shape[2])
         video_vectors = tag(video_vectors, "video_expert.modulation", stream="video")
         action_vectors = tag(action_vectors, "action_expert.modulation", stream="action")
         contexts = self._contexts(tokens, (video_vectors, action_vectors))
@@ -56,25 +58,57 @@ class DualExpert(nnx.Module):
         return RowHidden(video=video, action=action, video_time=video_time, action_modulation=action_vectors[:, :, :2])
 
     def video_head(self, hidden: jax.Array, time: jax.Array) -> jax.Array:
-        """Velocity of video frames: hidden [..., P, width], raw time embedding [..., width]; float32[..., C, H, W]."""
-        return self.video_expert.predict(hidden, time)
+        """Velocity of video frames: hidden [R, T, P, width], raw time embedding [R, T, width]; [R, T, C, H, W]."""
+        predict = lambda expert, hidden, time: expert.predict(hidden, time)  # noqa: E731
+        tokens = self.config.tokens_per_frame
+        return framewise(predict, self.video_expert, hidden, time, tokens=tokens, config=self.config)
 
     def action_head(self, hidden: jax.Array, modulation: jax.Array) -> jax.Array:
-        """Velocity of action frames: hidden [..., A, width], shift and scale [..., 2, width]; float32[..., A, D]."""
-        return self.action_expert.predict(hidden, modulation)
+        """Velocity of action frames: hidden [R, F, A, width], shift and scale [R, F, 2, width]; [R, F, A, D]."""
+        predict = lambda expert, hidden, modulation: expert.predict(hidden, modulation)  # noqa: E731
+        tokens = self.config.actions_per_frame
+        return framewise(predict, self.action_expert, hidden, modulation, tokens=tokens, config=self.config)
+
+    def _time(self, expert: VideoExpert | ActionExpert, timesteps: jax.Array, tokens: int) -> Pair:
+        """The raw time embedding and the six modulation vectors of every frame."""
+        embed = expert.time_embedding
+        return framewise(lambda embed, times: embed(times), embed, timesteps, tokens=tokens, config=self.config)
 
     def _embed(self, tokens: RowTokens) -> Pair:
-        video, action = self.video_expert.embed(tokens.video_latents), self.action_expert.embed(tokens.actions)
-        if self.proprio_encoder is not None:
-            if tokens.video_proprio is not None:
-                state = self.proprio_encoder(tokens.video_proprio)
-                if tokens.video_proprio_given is not None:
-                    state = jnp.where(tokens.video_proprio_given[..., None], state, 0)
-                video = video + state[:, :, None]
-            if tokens.action_proprio is not None:
-                state = self.proprio_encoder(tokens.action_proprio)
-                action = action + self.action_expert.project_context(state)[:, :, None]
-        return video, action
+        """Embedded tokens, with the frames' states where they are added."""
+
+        def video(modules: Any, latents: jax.Array, state: jax.Array | None, given: jax.Array | None) -> jax.Array:
+            expert, encoder = modules
+            if encoder is None or state is None:
+                return expert.embed(latents)
+            added = encoder(state)
+            added = added if given is None else jnp.where(given[..., None], added, 0)
+            return expert.embed(latents) + added[..., None, :]
+
+        def action(modules: Any, actions: jax.Array, state: jax.Array | None) -> jax.Array:
+            expert, encoder = modules
+            if encoder is None or state is None:
+                return expert.embed(actions)
+            return expert.embed(actions) + expert.project_context(encoder(state))[..., None, :]
+
+        config, encoder, given = self.config, self.proprio_encoder, tokens.video_proprio_given
+        inputs = tokens.video_latents, tokens.video_proprio, given
+        return (
+            framewise(video, (self.video_expert, encoder), *inputs, tokens=config.tokens_per_frame, config=config),
+            framewise(
+                action,
+                (self.action_expert, encoder),
+                tokens.actions,
+                tokens.action_proprio,
+                tokens=config.actions_per_frame,
+                config=config,
+            ),
+        )
+
+    def _text(self, expert: VideoExpert | ActionExpert, raw: jax.Array) -> jax.Array:
+        """The text keys as an expert projects them."""
+        project = expert.text_embedding
+        return framewise(lambda project, keys: project(keys), project, raw, tokens=1, config=self.config)
 
     def _contexts(self, tokens: RowTokens, vectors: Pair) -> tuple[StreamContext, StreamContext]:
         # Layers read these in the compute dtype; handed over in the wide one, their gradients add up over layers in it.
@@ -85,8 +119,8 @@ class DualExpert(nnx.Module):
             Visibility(ranges=reads, key_valid=None, tiles=lists)
             for reads, lists in ((ranges.video_text, tiles.video_text), (ranges.action_text, tiles.action_text))
         )
-        video_text = tag(self.video_expert.text_embedding(raw), "video_expert.text", stream="text")
-        action_text = tag(self.action_expert.text_embedding(raw), "action_expert.text", stream="text")
+        video_text = tag(self._text(self.video_expert, raw), "video_expert.text", stream="text")
+        action_text = tag(self._text(self.action_expert, raw), "action_expert.text", stream="text")
         video = StreamContext(
             modulation=vectors[0].astype(wide),
             frame_phase=tokens.video_phase[:, :, None],

@@ -1,6 +1,6 @@
 """From a run's configuration and the sizes of its data to the one `ModelConfig` that both fix."""
 
-from wam_jax.config.recipe import attention_backend
+from wam_jax.config.recipe import attention_backend, tile_alignment
 from wam_jax.config.schema import Config
 from wam_jax.errors import InputError
 from wam_jax.model.config import ExpertSize, ModelConfig
@@ -63,6 +63,8 @@ def model_config(
         param_dtype=backbone.param_dtype,
         remat=backbone.remat,
         attention=attention_backend(config) or "auto",
+        tile=tile_alignment(config),
+        batch_invariant=config.numerics.batch_invariant,
     )
 
 

@@ -16,6 +16,7 @@ from wam_jax.flow.clock import FlowConfig
 from wam_jax.flow.noising import NoisedSamples, noise_samples
 from wam_jax.flow.schedule import FlowSchedule
 from wam_jax.model import DualExpert, ModelConfig, RowHidden, RowTokens, init_params, merge
+from wam_jax.model.segments import frame_tiles
 from wam_jax.policies.base import Params
 from wam_jax.policies.frames import permute_frames
 from wam_jax.sequence.row_tiles import token_ranges
@@ -60,7 +61,7 @@ class DualExpertPolicy:
     def _decoded(
         self, params: Params, batch: RowBatch, *, zero_prediction: bool
     ) -> tuple[dict[str, jax.Array], Velocities]:
-        noised = noise_samples(batch.samples, batch.seed, self.flow)
+        noised = noise_samples(batch.samples, batch.seed, self.flow, tiles=frame_tiles(self.model))
         tag(noised.video.copies, "noise.video", stream="video_copies")
         tag(noised.action.copies, "noise.action", stream="action_copies")
         network = merge(self.model, params)
@@ -75,7 +76,8 @@ class DualExpertPolicy:
         return self._decoder(network).denoised_video(self._hidden(network, batch, noised), noised)
 
     def _decoder(self, network: DualExpert) -> Decoder:
-        return Decoder(network.video_head, network.action_head, self.latent_loss_weight, self.action_loss_weight)
+        weights = self.latent_loss_weight, self.action_loss_weight
+        return Decoder(network.video_head, network.action_head, *weights, *frame_tiles(self.model))
 
     def _hidden(self, network: DualExpert, batch: RowBatch, noised: NoisedSamples) -> HiddenSamples:
         tokens = row_tokens(batch, noised, self.model)

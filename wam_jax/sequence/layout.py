@@ -98,7 +98,7 @@ class RowConstants:
         ranges: key ranges of a run at most.
         frame_axis: RoPE features of the frame axis.
         packed: whether samples lie back to back, else in slots of the longest.
-        mode_token: whether a mode key for each slot stands behind the text keys.
+        mode_token: whether a mode key for each slot stands behind the text keys, at a multiple of the alignment.
         tiling: how attention cuts rows into tiles; None where nobody lists them ahead.
     """
 
@@ -135,7 +135,7 @@ def text_keys(samples: Sequence[RowSample | None], rung: Rung, alignment: Alignm
     """Where each slot's text keys begin. Text and proprio tokens have their true lengths and begin where they may."""
     keys, text, proprio = [], 0, rung.text_keys
     for slot, sample in enumerate(samples):
-        keys.append(TextKeys(text, proprio, rung.text_keys + rung.proprio_keys + slot))
+        keys.append(TextKeys(text, proprio, rung.text_keys + rung.proprio_keys + slot * alignment.keys))
         if sample is not None:
             text += round_up(sample.num_text, alignment.keys)
             proprio += round_up(sample.num_proprio, alignment.keys)

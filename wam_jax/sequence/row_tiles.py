@@ -62,7 +62,7 @@ def list_tiles(layout: RowLayout, rung: Rung, constants: RowConstants) -> RowTil
     ranges = token_ranges(layout, video_tokens_per_frame=video, actions_per_frame=action)
     longest = 2 * (rung.video_slot_frames * video + rung.action_slot_frames * action)
     tokens = ranges.joint.run_of_query.shape[1]
-    keys = rung.text_keys + rung.proprio_keys + (rung.samples if constants.mode_token else 0)
+    keys = rung.text_keys + rung.proprio_keys + (rung.samples * constants.alignment.keys if constants.mode_token else 0)
 
     def most(size: TileSize) -> int:
         return most_tiles(size, tokens=tokens, sample_tokens=longest, samples=rung.samples)
