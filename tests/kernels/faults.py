@@ -24,7 +24,12 @@ class Fault(NamedTuple):
 
 
 SHARED = [
-    Fault("full tile despite an invalid key", "tiles.py", "tiles.full & by_tile.all(1).take(tiles.column)", "tiles.full"),
+    Fault(
+        "full tile despite an invalid key",
+        "tiles.py",
+        "tiles.full & by_tile.all(1).take(tiles.column)",
+        "tiles.full",
+    ),
     Fault(
         "last full tile of a line missing",
         "tiles.py",
