@@ -42,6 +42,7 @@ def test_the_report_has_packing_and_planning(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_a_million_episodes_for_512_ranks_are_planned_in_step(mode):
     """One step a second in one worker, a hundredth of the main thread, two gigabytes: each far away."""

@@ -59,6 +59,7 @@ def test_a_tape_changes_no_bit_of_loss_and_gradient(setting, recorded):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("remat", ["none", "block", "save_attention"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_nor_under_remat_or_in_half_precision(store, remat, dtype):
