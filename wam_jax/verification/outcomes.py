@@ -12,9 +12,9 @@ from wam_jax.data.transport import RowBatch
 from wam_jax.policies.base import Params
 from wam_jax.policies.dual_expert import DualExpertPolicy
 from wam_jax.tracing import Trace, record_gradients
+from wam_jax.tracing.samples import Draw
 
-type Draw = tuple[int, int, int]
-"""Phase, epoch, position in the epoch."""
+__all__ = ["Draw", "Outcome", "Program", "places"]
 
 
 @dataclass(frozen=True)
