@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.model.tracing import equations
 from tests.support.cases import ADDITIVE, AS_TEXT, CASES, TEXT_CASES, Bench, write_store
 from tests.support.runs import Room
 
@@ -110,20 +111,9 @@ def test_no_product_is_over_more_than_a_tile(store):
 
     sizes = [
         max(int(np.prod(v.aval.shape[:-1])) for v in equation.invars[:1])
-        for equation in _equations(jax.make_jaxpr(jax.grad(loss))(bench.params, batch).jaxpr)
+        for equation in equations(jax.make_jaxpr(jax.grad(loss))(bench.params, batch).jaxpr)
         if equation.primitive.name == "dot_general"
     ]
     tokens = batch.layout.key_valid.shape[1]
     assert sizes
     assert max(sizes) < tokens / 2
-
-
-def _equations(jaxpr):
-    """All equations, those of inner programs included."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _equations(inner)

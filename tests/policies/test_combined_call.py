@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.model.tracing import equations
 from tests.support.networks import SMALL_NETWORK, policy_for
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
@@ -43,26 +44,15 @@ def _program(mode, path):
     return jax.make_jaxpr(loss)(params, batch), batch.layout.key_valid.shape[1], lowered.compile().as_text()
 
 
-def _equations(jaxpr):
-    """All equations, those of inner programs included."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _equations(inner)
-
-
 def test_the_heavy_layers_are_one_loop_for_the_whole_row(program):
     jaxpr, *_ = program
-    loops = [e for e in _equations(jaxpr.jaxpr) if e.primitive.name == "scan" and e.params["length"] == LAYERS]
+    loops = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan" and e.params["length"] == LAYERS]
     assert len(loops) == 1
 
 
 def test_no_array_of_tokens_by_tokens_exists(program):
     jaxpr, tokens, hlo = program
-    shapes = [v.aval.shape for e in _equations(jaxpr.jaxpr) for v in e.outvars if hasattr(v.aval, "shape")]
+    shapes = [v.aval.shape for e in equations(jaxpr.jaxpr) for v in e.outvars if hasattr(v.aval, "shape")]
     assert tokens > 1000
     assert max(int(np.prod(shape)) for shape in shapes) < tokens**2
     assert not [shape for shape in shapes if list(shape).count(tokens) > 1]
