@@ -22,7 +22,7 @@ from jax.sharding import Mesh, PartitionSpec
 from tqdm import tqdm
 
 from wam_jax.config import Config
-from wam_jax.config.validate import validate
+from wam_jax.config.modes import in_mode
 from wam_jax.data.batching.pools import effective_pool
 from wam_jax.data.counts import TokenCounts, real_tokens, rectangle_tokens
 from wam_jax.data.loader import Step, TrainData
@@ -95,14 +95,7 @@ def mode_config(config: Config, name: str) -> Config:
     if packer and budget is None:
         raise InputError("--modes", name, "needs a budget; give --config.data.batching.max_tokens=N")
     batching = dataclasses.replace(config.data.batching, mode=mode, max_tokens=budget, packer=packer or None)
-    data, training = dataclasses.replace(config.data, batching=batching), config.training
-    if mode == "strict":
-        accumulation = data.train_batch_size * training.gradient_accumulation_steps
-        data = dataclasses.replace(data, train_batch_size=1, val_batch_size=1)
-        training = dataclasses.replace(training, gradient_accumulation_steps=accumulation)
-    made = dataclasses.replace(config, data=data, training=training)
-    validate(made)
-    return made
+    return in_mode(config, batching)
 
 
 def whole_pools(config: Config, steps: int) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from wam_jax.config.modes import in_mode
 from wam_jax.config.schema import Config
-from wam_jax.config.validate import validate
 from wam_jax.data.batching.rungs import needed_rung
 from wam_jax.data.draws import DrawTable, concatenate
 from wam_jax.data.loader import TrainData
@@ -16,24 +16,14 @@ from wam_jax.verification.outcomes import Draw, places
 _MOST_STEPS = 1000
 
 
-def in_mode(config: Config, mode: str) -> Config:
-    """The configuration in another mode. `strict` takes samples of unequal shape one by one.
+def recipe_in_mode(config: Config, mode: str) -> Config:
+    """The recipe in another mode; its token budget goes with `packed` only.
 
     Raises:
         InputError: the recipe does not go with the mode.
     """
-    batching = config.data.batching
-    if mode != "packed":
-        batching = dataclasses.replace(batching, max_tokens=None, packer=None)
-    data = dataclasses.replace(config.data, batching=dataclasses.replace(batching, mode=mode), num_workers=0)
-    training = config.training
-    if mode == "strict":
-        accumulation = data.train_batch_size * training.gradient_accumulation_steps
-        data = dataclasses.replace(data, train_batch_size=1, val_batch_size=1)
-        training = dataclasses.replace(training, gradient_accumulation_steps=accumulation)
-    made = dataclasses.replace(config, data=data, training=training)
-    validate(made)
-    return made
+    changes = {"mode": mode} if mode == "packed" else {"mode": mode, "max_tokens": None, "packer": None}
+    return in_mode(config, dataclasses.replace(config.data.batching, **changes))
 
 
 def first_draws(data: TrainData, count: int) -> DrawTable:

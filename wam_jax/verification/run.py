@@ -23,7 +23,7 @@ from wam_jax.tracing.samples import Part, parts_of_samples
 from wam_jax.training.optimizer import adamw
 from wam_jax.training.run import make_policy
 from wam_jax.verification import gates
-from wam_jax.verification.batches import alone, first_draws, holding, in_mode
+from wam_jax.verification.batches import alone, first_draws, holding, recipe_in_mode
 from wam_jax.verification.gates import Check
 from wam_jax.verification.outcomes import Draw, Outcome, Program, places
 
@@ -92,7 +92,7 @@ class Verifier:
             InputError: the recipe does not fit the store.
         """
         self._config, self._store, self._precision = _plain(config), store, precision
-        self._data = TrainData(in_mode(self._config, "padded"), store, rows=range(1))
+        self._data = TrainData(recipe_in_mode(self._config, "padded"), store, rows=range(1))
         self._table = first_draws(self._data, draws)
         self.draws: list[Draw] = [
             (int(p), int(e), int(n))
@@ -122,7 +122,7 @@ class Verifier:
 
     def _mode(self, mode: str, *, trace: bool) -> ModeReport:
         try:
-            config = in_mode(self._config, mode)
+            config = recipe_in_mode(self._config, mode)
         except InputError as error:
             return ModeReport(mode, str(error), [], [], [])
         program, outcomes = Program(self._policy(mode, self._precision), self._params), {}
@@ -178,7 +178,7 @@ class Verifier:
         return Program(policy, params, x64=dtype == "float64")
 
     def _policy(self, mode: str, dtype: str, *, attention: str | None = None) -> DualExpertPolicy:
-        policy = make_policy(in_mode(self._config, mode), self._store)
+        policy = make_policy(recipe_in_mode(self._config, mode), self._store)
         changes: dict[str, Any] = {"compute_dtype": dtype}
         if attention is not None:
             changes |= {"attention": attention, "remat": "none"}
