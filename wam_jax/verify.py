@@ -2,7 +2,8 @@
 
 The first draws of the training stream are run alone (a row of exactly their size, dense attention) and as every mode
 batches them. Predictions, first and last frames, losses, gradients and one update are compared; the gates are measured
-on the same draws. Exit code 0: all within their gates; 1: something is not; 2: it could not be run.
+on the same draws. `--record` keeps a run, and `--against other-run` compares with one: another day, version or machine.
+Exit code 0: all within their gates; 1: something is not; 2: it could not be run.
 """
 
 import argparse
@@ -15,16 +16,17 @@ from wam_jax.config import load
 from wam_jax.errors import InputError
 
 _MODES = "padded,bucket,packed"
+_AGAINST = ("independent", "fp64", "other-run")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     options, overrides = _parser().parse_known_args(argv)
-    if options.draws < 1:
-        raise InputError("--draws", options.draws, "at least 1")
+    _check(options)
     config = load(options.config, overrides).config
     from wam_jax.data.mixture import open_data
     from wam_jax.verification.page import as_page
+    from wam_jax.verification.recording import load_recording, save_recording
     from wam_jax.verification.report import as_json, as_text
     from wam_jax.verification.run import MODES, Verifier
 
@@ -34,9 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError("--modes", mode, f"must be of {', '.join(MODES)}")
     precision = options.dtype or config.backbone.compute_dtype
     verifier = Verifier(config, open_data(config.data), draws=options.draws, precision=precision)
-    found = verifier.verify(modes, trace=options.trace)
+    other = load_recording(options.other_run, verifier.subject, modes) if options.other_run else None
+    runs = verifier.run(modes)
+    found = verifier.compare(runs, trace=options.trace, against=options.against, other=other)
     if not found.passed and not options.trace:
-        found = verifier.verify(modes, trace=True)
+        found = verifier.compare(runs, trace=True, against=options.against, other=other)
+    if options.record:
+        done = {mode: run for mode, run in runs.items() if not isinstance(run, InputError)}
+        save_recording(options.record, verifier.subject, done, trace=options.trace)
     print(as_text(found))
     if options.out:
         directory = Path(options.out)
@@ -45,6 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         (directory / "verify.html").write_text(as_page(found))
         print(f"wrote verify.json and verify.html to {directory}")
     return 0 if found.passed else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.draws < 1:
+        raise InputError("--draws", options.draws, "at least 1")
+    if (options.against == "other-run") != (options.other_run is not None):
+        raise InputError("--other-run", options.other_run, "goes with --against other-run, and that needs it")
+    if options.record and options.record.exists():
+        raise InputError("--record", str(options.record), "exists already; choose another directory")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,6 +76,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--draws", type=int, default=3, metavar="N", help="draws to compare (default: 3)")
     parser.add_argument("--modes", default=_MODES, metavar="A,B", help=f"batching modes (default: {_MODES})")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="the compute dtype (default: the recipe's)")
+    parser.add_argument(
+        "--against",
+        choices=_AGAINST,
+        default=_AGAINST[0],
+        help="the reference: each draw alone, alone in float64, or the recording of another run (default: %(default)s)",
+    )
+    parser.add_argument("--other-run", type=Path, metavar="DIR", help="what --record of the other run wrote")
+    parser.add_argument(
+        "--record", type=Path, metavar="DIR", help="keep what the draws came to; with --trace their tensors as well"
+    )
     parser.add_argument("--trace", action="store_true", help="trace a draw's tensors, also where all is well")
     parser.add_argument("--out", metavar="DIR", help="write verify.json and verify.html there")
     return parser

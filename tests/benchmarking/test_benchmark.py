@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.stores import write_tiny_store
+from tests.support.config_files import write_config
 from wam_jax import benchmark
 from wam_jax.benchmarking.modes import compare_counts, mode_config, whole_pools
 from wam_jax.benchmarking.packers import CAPACITY, measure_dealing, measure_packers, synthetic_lengths
@@ -13,33 +13,10 @@ from wam_jax.data.loader import TrainData
 from wam_jax.data.store import open_store
 from wam_jax.errors import InputError
 
-CONFIG = """
-from wam_jax.config import default_config
-
-def get_config():
-    config = default_config()
-    config.name = "tiny"
-    config.data.store = {store!r}
-    config.data.train_batch_size = 2
-    config.data.val_batch_size = 2
-    config.data.batching.mode = "packed"
-    config.data.batching.bucket_pool_size = 4
-    config.data.batching.max_compiled_shapes = 1
-    config.policy.program = "joint"
-    config.training.num_steps = 4
-    config.validation.num_draws = 1
-    sizes = dict(latent_channels=3, hidden_size=8, num_heads=1, head_dim=8, ffn_dim=8, text_dim=4, freq_dim=4)
-    config.backbone.update(sizes)
-    return config
-"""
-
 
 @pytest.fixture
 def config_file(tmp_path) -> str:
-    write_tiny_store(tmp_path / "store", lengths=(3, 5, 2, 4, 6, 2, 3, 4, 3))
-    path = tmp_path / "config.py"
-    path.write_text(CONFIG.format(store=str(tmp_path / "store")))
-    return str(path)
+    return write_config(tmp_path)
 
 
 BUDGET = "--config.data.batching.max_tokens=36"

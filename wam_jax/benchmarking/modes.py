@@ -12,33 +12,22 @@ import functools
 import operator
 import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 from tqdm import tqdm
 
+from wam_jax.benchmarking.subject import Losses, Subject
 from wam_jax.config import Config
 from wam_jax.config.modes import in_mode
 from wam_jax.data.batching.pools import effective_pool
 from wam_jax.data.counts import TokenCounts, real_tokens, rectangle_tokens
 from wam_jax.data.loader import Step, TrainData
 from wam_jax.data.store import Store
-from wam_jax.data.transport import RowBatch
 from wam_jax.errors import InputError
-from wam_jax.policies.base import Params
-from wam_jax.training.mesh import AXES, put_rows
-from wam_jax.training.optimizer import make_optimizer
-from wam_jax.training.programs import build_programs
-from wam_jax.training.ranks import on_each_rank
-from wam_jax.training.run import make_policy
-from wam_jax.training.state import TrainState, abstract_state, initialise
-from wam_jax.training.warmup import compile_ahead
-
-Losses = dict[tuple[int, int], float]
 
 MODES = ("strict", "padded", "bucket", "packed", "packed:in_order", "packed:first_fit", "packed:best_fit")
 
@@ -152,31 +141,10 @@ def measure_modes(config: Config, store: Store, mesh: Mesh, *, modes: list[str],
 
 
 def _measure(mode: str, config: Config, store: Store, mesh: Mesh, *, steps: int) -> tuple[ModeResult, Losses]:
-    data = TrainData(config, store, rows=range(mesh.size))
-    policy, optimizer = make_policy(config, store), make_optimizer(config.training.optimizer, num_steps=steps)
-    abstract = abstract_state(mesh, policy, optimizer)
-    state = initialise(abstract, policy, optimizer, seed=config.seed)
-    programs = build_programs(
-        policy,
-        optimizer,
-        abstract=abstract,
-        batch=data.validation()[0],
-        samples_per_update=data.draws_per_step,
-        objectives=data.objectives,
-    )
-    forward = on_each_rank(policy.forward_train_batch, abstract.params, out_specs=PartitionSpec(AXES))
-    losses = _losses(jax.jit(forward), state.params, _few(data.steps(), steps), mesh)
-    begun = time.perf_counter()
-    compile_ahead(programs, state, data.empty_batches(), mesh)
-    compiling = time.perf_counter() - begun
-
-    def update(state: TrainState, step: Step) -> TrainState:
-        total = programs.zeros()
-        for batch in step.batches:
-            total = programs.gradient(state.params, total, put_rows(mesh, batch))
-        return jax.block_until_ready(programs.update(state, total)[0])
-
-    seconds, counts = _timed(update, state, _few(data.steps(), steps), steps, mode)
+    subject = Subject(config, store, mesh, steps=steps)
+    data = subject.data
+    losses = subject.losses(_few(data.steps(), steps))
+    seconds, counts = _timed(subject, steps, mode)
     total, median = functools.reduce(operator.add, counts), statistics.median(seconds[1:] or seconds)
     utilisations = total.utilisations()
     rectangles = [rectangle_tokens(data.planner.plan(step).draws, data.constants) for step in range(steps)]
@@ -190,7 +158,7 @@ def _measure(mode: str, config: Config, store: Store, mesh: Mesh, *, steps: int)
         utilisation_by_stream=utilisations,
         expected_utilisation=data.shapes.expected.utilisation,
         rectangle_tokens_per_step=float(np.mean(rectangles)),
-        compile_seconds=compiling,
+        compile_seconds=subject.compile_seconds,
         compiled_shapes=len(data.shapes.ladder.rungs),
         peak_memory=_peak_memory(),
         largest_loss_difference=0.0,
@@ -202,30 +170,13 @@ def _few(steps: Iterator[Step], count: int) -> Iterator[Step]:
     return (next(steps) for _ in range(count))
 
 
-def _timed(
-    update: Callable[[TrainState, Step], TrainState], state: TrainState, steps: Iterator[Step], count: int, mode: str
-) -> tuple[list[float], list[TokenCounts]]:
+def _timed(subject: Subject, count: int, mode: str) -> tuple[list[float], list[TokenCounts]]:
     seconds, counts = [], []
+    steps = _few(subject.data.steps(), count)
     for step in tqdm(steps, total=count, desc=mode, unit="step", file=sys.stderr, leave=False):
-        begun = time.perf_counter()
-        state = update(state, step)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(subject.update(step))
         counts.append(step.counts)
     return seconds, counts
-
-
-def _losses(
-    forward: Callable[[Params, RowBatch], dict[str, jax.Array]], params: Params, steps: Iterator[Step], mesh: Mesh
-) -> Losses:
-    """The loss of every draw, by (epoch, position)."""
-    found = {}
-    for step in steps:
-        for batch in step.batches:
-            losses = np.asarray(forward(params, put_rows(mesh, batch))["loss"])
-            for row, slot in np.argwhere(batch.samples.valid):
-                _, epoch, position = batch.samples.draw[row, slot].tolist()
-                found[epoch, position] = float(losses[row, slot])
-    return found
 
 
 def _peak_memory() -> int | None:

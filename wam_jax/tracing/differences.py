@@ -47,15 +47,16 @@ class Difference:
     verdict: Verdict
 
 
-def differences(found: Sequence[Part], reference: Sequence[Part], *, gate: float) -> list[Difference]:
-    """Compares two runs of a sample; `gate` bounds the relative L2 difference of a tensor.
+def differences(found: Sequence[Part], reference: Sequence[Part], *, gates: Sequence[float]) -> list[Difference]:
+    """Compares two runs of a sample; the gates bound the relative L2 difference of each tensor.
 
     Raises:
         ValueError: the runs are not of the same tensors.
     """
     if [part.name for part in found] != [part.name for part in reference]:
         raise ValueError("the runs are not of the same tensors")
-    return [difference(ours, theirs, gate=gate) for ours, theirs in zip(found, reference, strict=True)]
+    triples = zip(found, reference, gates, strict=True)
+    return [difference(ours, theirs, gate=gate) for ours, theirs, gate in triples]
 
 
 def difference(found: Part, reference: Part, *, gate: float) -> Difference:

@@ -11,7 +11,8 @@ from wam_jax.data.batching.rungs import needed_rung
 from wam_jax.data.draws import DrawTable, concatenate
 from wam_jax.data.loader import TrainData
 from wam_jax.data.transport import RowBatch
-from wam_jax.verification.outcomes import Draw, places
+from wam_jax.tracing.samples import Draw
+from wam_jax.verification.outcomes import places
 
 _MOST_STEPS = 1000
 

@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 from wam_jax.policies.base import Params
-from wam_jax.verification.outcomes import Draw, Outcome
+from wam_jax.tracing.samples import Draw
+from wam_jax.verification.outcomes import Outcome
 
 FLOAT32_FACTOR = 8.0
 HALF_FACTOR = 2.0
@@ -29,15 +30,23 @@ _FLOOR = 1e-6
 
 type Outcomes = Mapping[Draw, Outcome]
 type Arrays = dict[str, np.ndarray]
+type Quantities = dict[str, list[Arrays]]
+"""What is compared, by name: one tree of arrays a draw, or one for all draws."""
 
 
 @dataclass(frozen=True)
 class Error:
-    """How far a quantity is from its reference: relative norm, largest and root mean square difference, over draws."""
+    """How far a quantity is from its reference.
+
+    Attributes:
+        relative, largest, rms: relative norm, largest and root mean square difference, worst over draws.
+        differing: values that are not the same, of all draws.
+    """
 
     relative: float
     largest: float
     rms: float
+    differing: int
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,8 @@ class Check:
     passed: bool
 
 
-def quantities(outcomes: Outcomes, update: Callable[[Params], Params]) -> dict[str, list[Arrays]]:
-    """What is compared, by name: one tree of arrays a draw, or one for all draws.
+def quantities(outcomes: Outcomes, update: Callable[[Params], Params]) -> Quantities:
+    """What is compared of draws.
 
     Args:
         outcomes: of the draws.
@@ -79,7 +88,7 @@ def quantities(outcomes: Outcomes, update: Callable[[Params], Params]) -> dict[s
     }
 
 
-def errors(found: dict[str, list[Arrays]], reference: dict[str, list[Arrays]]) -> dict[str, Error]:
+def errors(found: Quantities, reference: Quantities) -> dict[str, Error]:
     """The worst error of every quantity."""
     return {name: _worst(found[name], reference[name]) for name in reference}
 
@@ -120,14 +129,14 @@ def check_half(
     return checks
 
 
-def magnitudes(reference: dict[str, list[Arrays]]) -> dict[str, Error]:
+def magnitudes(reference: Quantities) -> dict[str, Error]:
     """The sizes of the quantities themselves, in the places of errors."""
     nothing = {name: [jax.tree.map(np.zeros_like, arrays) for arrays in rows] for name, rows in reference.items()}
     return errors(nothing, reference)
 
 
 def _worst(found: Sequence[Arrays], reference: Sequence[Arrays]) -> Error:
-    worst = Error(0.0, 0.0, 0.0)
+    worst = Error(0.0, 0.0, 0.0, 0)
     for ours, theirs in zip(found, reference, strict=True):
         whole = np.sqrt(sum(float(np.sum(_wide(array) ** 2)) for array in theirs.values()))
         floor = max(_FLOOR * whole, np.finfo(np.float64).tiny)
@@ -138,6 +147,7 @@ def _worst(found: Sequence[Arrays], reference: Sequence[Arrays]) -> Error:
                 _larger(worst.relative, relative),
                 _larger(worst.largest, np.abs(difference).max(initial=0)),
                 _larger(worst.rms, np.sqrt(np.mean(difference**2)) if difference.size else 0),
+                worst.differing + int(np.count_nonzero(difference)),
             )
     return worst
 

@@ -1,8 +1,8 @@
 """What a draw comes to in a batch: its losses, its predictions and the gradient of its own loss."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,7 @@ from wam_jax.data.transport import RowBatch
 from wam_jax.policies.base import Params
 from wam_jax.policies.dual_expert import DualExpertPolicy
 from wam_jax.tracing import Trace, record_gradients
-from wam_jax.tracing.samples import Draw
-
-__all__ = ["Draw", "Outcome", "Program", "places"]
+from wam_jax.tracing.samples import Draw, Part, parts_of_samples
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,27 @@ class Outcome:
     video: np.ndarray
     action: np.ndarray
     gradient: Params
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A draw's tensors, in the order of execution, and the gradient of its loss in each of them."""
+
+    tensors: list[Part]
+    gradients: list[Part]
+
+
+class Reference(Protocol):
+    """What draws came to, and their tensors on the way."""
+
+    @property
+    def outcomes(self) -> Mapping[Draw, Outcome]:
+        """Of every draw."""
+        ...
+
+    def parts(self, draw: Draw) -> Parts:
+        """The tensors of one."""
+        ...
 
 
 class Program:
@@ -72,6 +91,29 @@ class Program:
             action=np.asarray(action[row, slot, :frames]),
             gradient=jax.tree.map(np.asarray, gradient),
         )
+
+
+class Run:
+    """Draws in the batches that hold them, through one program.
+
+    Attributes:
+        outcomes: of every draw.
+    """
+
+    def __init__(self, program: Program, batches: Iterable[RowBatch], draws: Sequence[Draw]) -> None:
+        self._program, self._batches, self._parts = program, list[RowBatch](), dict[Draw, Parts]()
+        self.outcomes: dict[Draw, Outcome] = {}
+        for batch in batches:
+            self.outcomes |= program.outcomes(batch, draws)
+            self._batches.append(batch)
+
+    def parts(self, draw: Draw) -> Parts:
+        """The tensors of one draw; recorded when first asked for."""
+        if draw not in self._parts:
+            batch = next(batch for batch in self._batches if places(batch, [draw]))
+            traces = self._program.traces(batch, draw)
+            self._parts[draw] = Parts(*(parts_of_samples(trace, batch)[draw] for trace in traces))
+        return self._parts[draw]
 
 
 def places(batch: RowBatch, wanted: Collection[Draw]) -> list[tuple[Draw, int, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wam_jax.tracing.differences import Difference, first_diverged
 from wam_jax.verification.gates import Check
-from wam_jax.verification.report import gate_in_words
+from wam_jax.verification.report import gate_in_words, reference_in_words
 from wam_jax.verification.run import ModeReport, Verification
 
 _STYLE = """
@@ -28,7 +28,7 @@ def as_page(found: Verification) -> str:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Verification</title><style>{_STYLE}</style>"
         f"<h1>{len(found.draws)} draws in {found.precision}: {'passed' if found.passed else 'failed'}</h1>"
         f"<div class='banner{state}'>{_banner(found)}</div>"
-        f"<p>{html.escape(gate_in_words(found))}</p>{modes}</html>"
+        f"<p>Against {reference_in_words(found)}; {html.escape(gate_in_words(found))}</p>{modes}</html>"
     )
 
 

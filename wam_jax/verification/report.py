@@ -15,12 +15,26 @@ def as_text(found: Verification) -> str:
     """The tables, and of a traced run the way of the first draw."""
     lines = [
         f"{len(found.draws)} draws in {found.precision}, of episodes {', '.join(dict.fromkeys(found.episodes))}",
+        f"against {reference_in_words(found)}",
         gate_in_words(found),
     ]
     for mode in found.modes:
         lines += ["", *_mode_lines(mode)]
     lines += ["", f"verification {'passed' if found.passed else 'FAILED'}"]
     return "\n".join(lines)
+
+
+def reference_in_words(found: Verification) -> str:
+    """What the modes are compared with."""
+    match found.against:
+        case "independent" if found.precision == "float32":
+            return "the same draws alone, with dense attention"
+        case "independent":
+            return "the same draws alone, with dense attention, in float32"
+        case "fp64":
+            return "the same draws alone, with dense attention, in float64"
+        case "other-run":
+            return "another run in the same mode"
 
 
 def gate_in_words(found: Verification) -> str:
@@ -30,7 +44,8 @@ def gate_in_words(found: Verification) -> str:
             f"gate: {FLOAT32_FACTOR:g} x the error of the draws alone in float32 against float64, "
             f"at least {FLOAT32_FACTOR * LEAST_ERROR:.1e}"
         )
-    alone = f"the error of the draws alone in {found.precision} against float32"
+    truth = "float64" if found.against == "fp64" else "float32"
+    alone = f"the error of the draws alone in {found.precision} against {truth}"
     return f"gate: {HALF_FACTOR:g} x {alone}, plus the gate of float32"
 
 
@@ -39,6 +54,7 @@ def as_json(found: Verification) -> dict[str, Any]:
     return {
         "passed": found.passed,
         "precision": found.precision,
+        "against": found.against,
         "gate": gate_in_words(found),
         "draws": [
             {"phase": draw[0], "epoch": draw[1], "position": draw[2], "episode": episode}
@@ -72,4 +88,5 @@ def _mode_lines(mode: ModeReport) -> list[str]:
 
 def _check_line(check: Check) -> str:
     shown = ", ".join(f"{name} {getattr(check.error, name):.2e} (gate {gate:.2e})" for name, gate in check.gate.items())
-    return f"  {'ok    ' if check.passed else 'FAILED'} {check.quantity:18} {shown}"
+    equal = "" if check.error.differing else ", bit for bit the same"
+    return f"  {'ok    ' if check.passed else 'FAILED'} {check.quantity:18} {shown}{equal}"

@@ -1,45 +1,38 @@
-"""The verification itself: the same draws alone and in every mode, compared; and where they part, if they do."""
+"""The verification itself: draws in every mode against a reference; and where they part, if they do."""
 
-import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Literal
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from tqdm import tqdm
 
 from wam_jax.config.schema import Config
-from wam_jax.data.loader import TrainData
 from wam_jax.data.store import Store
-from wam_jax.data.transport import RowBatch
 from wam_jax.errors import InputError
-from wam_jax.policies.base import Params
-from wam_jax.policies.dual_expert import DualExpertPolicy
 from wam_jax.tracing.differences import Difference, differences
-from wam_jax.tracing.samples import Part, parts_of_samples
-from wam_jax.training.optimizer import adamw
-from wam_jax.training.run import make_policy
+from wam_jax.tracing.samples import Draw, Part
 from wam_jax.verification import gates
-from wam_jax.verification.batches import alone, first_draws, holding, recipe_in_mode
 from wam_jax.verification.gates import Check
-from wam_jax.verification.outcomes import Draw, Outcome, Program, places
+from wam_jax.verification.outcomes import Reference, Run
+from wam_jax.verification.recording import RecordedRun
+from wam_jax.verification.subject import Precision, Subject
 
-type Precision = Literal["float32", "bfloat16"]
 MODES = ("strict", "padded", "bucket", "packed")
+
+type Against = Literal["independent", "fp64", "other-run"]
 
 
 @dataclass(frozen=True)
 class ModeReport:
-    """One mode against draws alone.
+    """One mode against the reference.
 
     Attributes:
         mode: which.
         skipped: why the recipe does not go with it, or None.
         checks: one a quantity.
-        way: tensors of the draw that is furthest from itself alone, in the order of execution; empty if not traced.
+        way: tensors of the draw that is furthest from the reference, in the order of execution; empty if not traced.
         gradient_way: gradients of its loss in them, in the order of the backward pass.
     """
 
@@ -63,12 +56,14 @@ class Verification:
         draws: what was compared.
         episodes: the episode each comes from.
         precision: the compute dtype.
+        against: what with.
         modes: one report each.
     """
 
     draws: list[Draw]
     episodes: list[str]
     precision: Precision
+    against: Against
     modes: list[ModeReport]
 
     @property
@@ -79,7 +74,7 @@ class Verification:
 
 
 class Verifier:
-    """Runs the draws of a recipe alone, and compares modes with that."""
+    """Runs the draws of a recipe alone and in modes, and compares."""
 
     def __init__(self, config: Config, store: Store, *, draws: int, precision: Precision) -> None:
         """
@@ -91,127 +86,107 @@ class Verifier:
         Raises:
             InputError: the recipe does not fit the store.
         """
-        self._config, self._store, self._precision = _plain(config), store, precision
-        self._data = TrainData(recipe_in_mode(self._config, "padded"), store, rows=range(1))
-        self._table = first_draws(self._data, draws)
-        self.draws: list[Draw] = [
-            (int(p), int(e), int(n))
-            for p, e, n in zip(self._table.phase, self._table.epoch, self._table.position, strict=True)
-        ]
-        policy = self._policy("padded", precision)
-        self._params = jax.jit(policy.init)(jax.random.key(config.seed))
-        self._parts: dict[tuple[Draw, str], list[list[Part]]] = {}
-        self._bar = tqdm(desc="verifying", unit="batch", file=sys.stderr, leave=False)
-        self._alone = {name: self._run_alone(name) for name in dict.fromkeys(("float64", "float32", precision))}
+        self.subject = Subject(config, store, draws=draws, precision=precision)
 
-    @property
-    def episodes(self) -> list[str]:
-        """The episode of each draw."""
-        return [str(self._store.index.ids[episode]) for episode in self._table.episode]
+    def run(self, modes: Sequence[str]) -> dict[str, Run | InputError]:
+        """The draws in each mode, or why the recipe does not go with it."""
+        bar = tqdm(modes, desc="draws in company", unit="mode", file=sys.stderr, leave=False)
+        return {mode: self._run(mode) for mode in bar}
 
-    def verify(self, modes: Sequence[str], *, trace: bool) -> Verification:
-        """Compares modes with draws alone.
+    def compare(
+        self,
+        runs: Mapping[str, Run | InputError],
+        *,
+        trace: bool,
+        against: Against = "independent",
+        other: Mapping[str, RecordedRun] | None = None,
+    ) -> Verification:
+        """Compares runs of modes with a reference.
 
         Args:
-            modes: which.
-            trace: also follow the tensors of the draw that differs most along the model.
+            runs: by mode.
+            trace: also follow the tensors of the draw that differs most along the model; not against another run that
+                recorded none.
+            against: the reference: draws alone in the same precision, alone in float64, or another run.
+            other: the other run's modes.
         """
-        reports = [self._mode(mode, trace=trace) for mode in modes]
-        self._bar.close()
-        return Verification(self.draws, self.episodes, self._precision, reports)
+        reports = [
+            ModeReport(mode, str(run), [], [], [])
+            if isinstance(run, InputError)
+            else self._compare(mode, run, self._reference(mode, against, other or {}), against=against, trace=trace)
+            for mode, run in runs.items()
+        ]
+        subject = self.subject
+        return Verification(subject.draws, subject.episodes, subject.precision, against, reports)
 
-    def _mode(self, mode: str, *, trace: bool) -> ModeReport:
+    def verify(self, modes: Sequence[str], *, trace: bool) -> Verification:
+        """Runs modes and compares them with draws alone."""
+        return self.compare(self.run(modes), trace=trace)
+
+    @cached_property
+    def _alone(self) -> dict[str, Run]:
+        dtypes = dict.fromkeys(("float64", "float32", self.subject.precision))
+        bar = tqdm(dtypes, desc="draws alone", unit="precision", file=sys.stderr, leave=False)
+        return {dtype: self.subject.alone(dtype) for dtype in bar}
+
+    @cached_property
+    def _alone_quantities(self) -> dict[str, gates.Quantities]:
+        return {dtype: self._quantities(run.outcomes) for dtype, run in self._alone.items()}
+
+    def _run(self, mode: str) -> Run | InputError:
         try:
-            config = recipe_in_mode(self._config, mode)
+            return self.subject.in_mode(mode)
         except InputError as error:
-            return ModeReport(mode, str(error), [], [], [])
-        program, outcomes = Program(self._policy(mode, self._precision), self._params), {}
-        batches = list(holding(TrainData(config, self._store, rows=range(1)), set(self.draws)))
-        for batch in batches:
-            outcomes |= program.outcomes(batch, self.draws)
-            self._bar.update()
-        way: list[list[Difference]] = [[], []]
-        if trace:
-            worst = self._worst(outcomes)
-            way = self._way(program, next(batch for batch in batches if places(batch, [worst])), worst)
-        return ModeReport(mode, None, self._checks(outcomes), *way)
+            return error
 
-    def _worst(self, outcomes: dict[Draw, Outcome]) -> Draw:
-        """The draw that is furthest from what it is alone."""
-        own = self._alone[self._precision]
+    def _compare(self, mode: str, run: Run, reference: Reference, *, against: Against, trace: bool) -> ModeReport:
+        ways: tuple[list[Difference], list[Difference]] = ([], [])
+        if trace and not (isinstance(reference, RecordedRun) and not reference.traced):
+            ways = self._ways(run, reference, self._worst(run, reference))
+        return ModeReport(mode, None, self._checks(run, reference, against), *ways)
+
+    def _reference(self, mode: str, against: Against, other: Mapping[str, RecordedRun]) -> Reference:
+        match against:
+            case "independent":
+                return self._alone[self.subject.precision]
+            case "fp64":
+                return self._alone["float64"]
+            case "other-run":
+                return other[mode]
+
+    def _worst(self, run: Run, reference: Reference) -> Draw:
+        """The draw that is furthest from the reference."""
 
         def error(draw: Draw) -> float:
-            found, reference = (self._quantities({draw: run[draw]}) for run in (outcomes, own))
-            return max(item.relative for item in gates.errors(found, reference).values())
+            found, theirs = (
+                self._quantities({draw: outcomes[draw]}) for outcomes in (run.outcomes, reference.outcomes)
+            )
+            return max(item.relative for item in gates.errors(found, theirs).values())
 
-        return max(self.draws, key=error)
+        return max(self.subject.draws, key=error)
 
-    def _checks(self, outcomes: dict[Draw, Outcome]) -> list[Check]:
-        found = self._quantities(outcomes)
-        exact, wide, own = (self._quantities(self._alone[name]) for name in ("float64", "float32", self._precision))
-        measured = gates.errors(wide, exact)
-        if self._precision == "float32":
-            return gates.check_float32(gates.errors(found, own), measured)
-        sizes = gates.magnitudes(wide)
-        return gates.check_half(gates.errors(found, wide), gates.errors(own, wide), measured, sizes)
+    def _checks(self, run: Run, reference: Reference, against: Against) -> list[Check]:
+        alone, precision = self._alone_quantities, self.subject.precision
+        measured = gates.errors(alone["float32"], alone["float64"])
+        truth = alone["float64" if against == "fp64" else "float32"]
+        theirs = self._quantities(reference.outcomes) if against == "other-run" else truth
+        error = gates.errors(self._quantities(run.outcomes), theirs)
+        if precision == "float32":
+            return gates.check_float32(error, measured)
+        return gates.check_half(error, gates.errors(alone[precision], truth), measured, gates.magnitudes(truth))
 
-    def _quantities(self, outcomes: dict[Draw, Outcome]) -> dict[str, list[gates.Arrays]]:
-        transform = adamw(self._config.training.optimizer)
+    def _quantities(self, outcomes: gates.Outcomes) -> gates.Quantities:
+        return gates.quantities(outcomes, self.subject.update)
 
-        def update(gradient: Params) -> Params:
-            exact = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), gradient)
-            return jax.tree.map(np.asarray, transform.update(exact, transform.init(self._params), self._params)[0])
-
-        return gates.quantities(outcomes, update)
-
-    def _run_alone(self, dtype: str) -> dict[Draw, Outcome]:
-        program, found = self._alone_program(dtype), {}
-        for batch in alone(self._data, self._table):
-            found |= program.outcomes(batch, self.draws)
-            self._bar.update()
-        return found
-
-    def _alone_program(self, dtype: str) -> Program:
-        policy, params = self._policy("padded", dtype, attention="reference"), self._params
-        if dtype == "float64":
-            params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-        return Program(policy, params, x64=dtype == "float64")
-
-    def _policy(self, mode: str, dtype: str, *, attention: str | None = None) -> DualExpertPolicy:
-        policy = make_policy(recipe_in_mode(self._config, mode), self._store)
-        changes: dict[str, Any] = {"compute_dtype": dtype}
-        if attention is not None:
-            changes |= {"attention": attention, "remat": "none"}
-        if dtype == "float64":
-            changes["param_dtype"] = "float64"
-        return dataclasses.replace(policy, model=dataclasses.replace(policy.model, **changes))
-
-    def _way(self, program: Program, batch: RowBatch, draw: Draw) -> list[list[Difference]]:
-        """A draw's tensors, then their gradients, in company against alone."""
-        found = [parts_of_samples(trace, batch)[draw] for trace in program.traces(batch, draw)]
-        reference, exact = (self._alone_parts(draw, dtype) for dtype in (self._precision, "float64"))
-        ways = [_compared(*parts) for parts in zip(found, reference, exact, strict=True)]
-        return [ways[0], ways[1][::-1]]
-
-    def _alone_parts(self, draw: Draw, dtype: str) -> list[list[Part]]:
-        """The same of the draw alone; kept, since every mode is compared with it."""
-        if (draw, dtype) not in self._parts:
-            (own,) = alone(self._data, self._table[np.array([self.draws.index(draw)])])
-            traces = self._alone_program(dtype).traces(own, draw)
-            self._parts[draw, dtype] = [parts_of_samples(trace, own)[draw] for trace in traces]
-        return self._parts[draw, dtype]
+    def _ways(self, run: Run, reference: Reference, draw: Draw) -> tuple[list[Difference], list[Difference]]:
+        """A draw's tensors, then their gradients, against the reference."""
+        found, theirs = run.parts(draw), reference.parts(draw)
+        own, exact = (self._alone[dtype].parts(draw) for dtype in (self.subject.precision, "float64"))
+        forward = _compared(found.tensors, theirs.tensors, own.tensors, exact.tensors)
+        return forward, _compared(found.gradients, theirs.gradients, own.gradients, exact.gradients)[::-1]
 
 
-def _compared(found: list[Part], reference: list[Part], exact: list[Part]) -> list[Difference]:
-    """Tensor by tensor, each against the gate that its own rounding error gives."""
-    made = []
-    for triple in zip(found, reference, exact, strict=True):
-        (own,) = differences([triple[1]], [triple[2]], gate=0.0)
-        made += differences([triple[0]], [triple[1]], gate=gates.float32_gate(own.relative_l2))
-    return made
-
-
-def _plain(config: Config) -> Config:
-    """The recipe on one device, read in this process."""
-    data = dataclasses.replace(config.data, num_workers=0)
-    return dataclasses.replace(config, data=data, trainer=dataclasses.replace(config.trainer, mesh=(-1, 1)))
+def _compared(found: list[Part], reference: list[Part], own: list[Part], exact: list[Part]) -> list[Difference]:
+    """Tensor by tensor, each against the gate that a draw's own rounding error gives."""
+    rounding = differences(own, exact, gates=[0.0] * len(own))
+    return differences(found, reference, gates=[gates.float32_gate(item.relative_l2) for item in rounding])
