@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wam_jax.config.schema import Config
+from wam_jax.config.schema import Config, DataConfig
+from wam_jax.data.store import Store
 from wam_jax.errors import InputError
 from wam_jax.training import environment
 from wam_jax.training.locate import CheckpointRef, Json
@@ -40,7 +41,7 @@ def run_record(
         config: the run's.
         overrides: dotted name to value, from the command line.
         parameters: numbers in each part of the model.
-        data: the store: path, fingerprint, sizes.
+        data: what it reads (`data_record`).
         shapes: what this start compiles (`wam_jax.data.batching.modes.Shapes.summary`).
         source_meta: JSON of the checkpoint that is resumed or initialised from.
     """
@@ -64,6 +65,17 @@ def run_record(
         "parameters": parameters,
         "data": data,
         "launches": [*earlier.get("launches", []), launch],
+    }
+
+
+def data_record(config: DataConfig, store: Store) -> Json:
+    """What a recipe reads: its stores by name; fingerprint, episodes and sizes of all of them together."""
+    return {
+        "store": config.store,
+        "more_stores": [name for name, _ in config.more_stores],
+        "fingerprint": store.fingerprint,
+        "episodes": len(store),
+        "dims": dataclasses.asdict(store.manifest.dims),
     }
 
 

@@ -4,7 +4,6 @@ Devices, data, abstract state, shardings, restore or initialise, loop, report. U
 allocated, and until the run record is written nothing is on disk, so that whatever cannot work leaves no trace.
 """
 
-import dataclasses
 import functools
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from wam_jax.training.phases import DataPhase, next_phase
 from wam_jax.training.plots import PLOT_FILE, draw_report
 from wam_jax.training.programs import Programs, build_programs
 from wam_jax.training.ranks import on_each_rank
-from wam_jax.training.record import check_contract, checkpoint_meta, run_record, write_run_record
+from wam_jax.training.record import check_contract, checkpoint_meta, data_record, run_record, write_run_record
 from wam_jax.training.report import shapes_text, summarise, table, write_report
 from wam_jax.training.sinks import ProgressBar, Recorder, TensorBoard
 from wam_jax.training.start import METRICS_FILE, Start, set_newer_aside
@@ -200,18 +199,12 @@ def describe(
     loaded: LoadedConfig, start: Start, store: Store, abstract: TrainState, source_meta: Json | None, shapes: Json
 ) -> Json:
     """The content of run.json."""
-    data = {
-        "store": loaded.config.data.store,
-        "fingerprint": store.fingerprint,
-        "episodes": len(store),
-        "dims": dataclasses.asdict(store.manifest.dims),
-    }
     record = run_record(
         start,
         loaded.config,
         overrides=loaded.overrides,
         parameters=parameter_counts(abstract.params),
-        data=data,
+        data=data_record(loaded.config.data, store),
         shapes=shapes,
         source_meta=source_meta,
     )

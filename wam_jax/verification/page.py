@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wam_jax.tracing.differences import Difference, first_diverged
 from wam_jax.verification.gates import Check
-from wam_jax.verification.report import gate_in_words, reference_in_words
+from wam_jax.verification.report import about_in_words, draw_in_words, gate_in_words, reference_in_words
 from wam_jax.verification.run import ModeReport, Verification
 
 _STYLE = """
@@ -22,12 +22,13 @@ td:first-child, th:first-child { text-align: left; font-family: ui-monospace, mo
 
 def as_page(found: Verification) -> str:
     """The whole page."""
-    modes = "".join(_mode(mode) for mode in found.modes)
+    modes = "".join(_mode(found, mode) for mode in found.modes)
     state = "" if found.passed else " failed"
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Verification</title><style>{_STYLE}</style>"
         f"<h1>{len(found.draws)} draws in {found.precision}: {'passed' if found.passed else 'failed'}</h1>"
         f"<div class='banner{state}'>{_banner(found)}</div>"
+        f"<p>{html.escape(about_in_words(found))}</p>"
         f"<p>Against {reference_in_words(found)}; {html.escape(gate_in_words(found))}</p>{modes}</html>"
     )
 
@@ -39,17 +40,24 @@ def _banner(found: Verification) -> str:
         if mode.skipped is not None:
             lines.append(f"{mode.mode}: skipped, {html.escape(mode.skipped)}")
         elif first is not None:
-            lines.append(f"{mode.mode}: first to diverge is <b class=diverged>{html.escape(first.name)}</b>")
+            where = f"relative L2 {first.relative_l2:.1e}, worst at {first.stream} {first.worst_position}"
+            name = f"<b class=diverged>{html.escape(first.name)}</b>"
+            lines.append(f"{mode.mode}: first to diverge is <a href='#{mode.mode}'>{name}</a> ({where})")
         else:
             lines.append(f"{mode.mode}: {'passed' if mode.passed else '<b class=failed>failed</b>'}")
     return "<br>".join(lines)
 
 
-def _mode(mode: ModeReport) -> str:
+def _mode(found: Verification, mode: ModeReport) -> str:
     if mode.skipped is not None:
         return ""
-    ways = (("Tensors, in the order of execution", mode.way), ("Gradients, backwards", mode.gradient_way))
-    drawn = "".join(f"<h3>{title}</h3>{_way(way)}" for title, way in ways if way)
+    ways = (
+        ("Tensors, in the order of execution", mode.mode, mode.way),
+        ("Gradients, backwards", f"{mode.mode}-gradients", mode.gradient_way),
+    )
+    drawn = "".join(f"<h3>{title}</h3>{_way(anchor, way)}" for title, anchor, way in ways if way)
+    if mode.traced:
+        drawn = f"<p>Furthest from the reference: {html.escape(draw_in_words(found, mode.traced))}.</p>{drawn}"
     return f"<h2>{html.escape(mode.mode)}</h2>{_checks(mode.checks)}{drawn}"
 
 
@@ -62,18 +70,19 @@ def _check(check: Check) -> str:
     return f"<tr class={'exact' if check.passed else 'failed'}><td>{check.quantity}{''.join(cells)}"
 
 
-def _way(way: Sequence[Difference]) -> str:
+def _way(anchor: str, way: Sequence[Difference]) -> str:
     first = first_diverged(way)
     head = "<tr><th>tensor<th><th>relative L2<th><th>at worst position<th>max<th>RMSE<th>magnitude<th>differing"
-    return f"<table>{head}{''.join(_tensor(item, first) for item in way)}</table>"
+    return f"<table>{head}{''.join(_tensor(item, anchor if item is first else None) for item in way)}</table>"
 
 
-def _tensor(item: Difference, first: Difference | None) -> str:
+def _tensor(item: Difference, anchor: str | None) -> str:
+    """A row; the first to diverge is where a mode's link leads."""
     kind = item.verdict.split()[0]
-    mark = f"{kind} first" if item is first else kind
+    mark = f"class='{kind}'" if anchor is None else f"class='{kind} first' id='{anchor}'"
     size = math.prod(item.shape)
     return (
-        f"<tr class='{mark}'><td>{html.escape(item.name)}<td>{item.verdict}<td>{item.relative_l2:.1e}"
+        f"<tr {mark}><td>{html.escape(item.name)}<td>{item.verdict}<td>{item.relative_l2:.1e}"
         f"<td style='text-align:left'><span class=bar style='width:{_length(item.relative_l2)}rem'></span>"
         f"<td>{item.relative_l2_max:.1e} at {item.worst_position}<td>{item.max_abs:.1e}<td>{item.rmse:.1e}"
         f"<td>{item.magnitude:.1e}<td>{item.differing} of {size}"

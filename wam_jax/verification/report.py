@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wam_jax.tracing.differences import Difference, first_diverged
+from wam_jax.tracing.samples import Draw
 from wam_jax.verification.gates import FLOAT32_FACTOR, HALF_FACTOR, LEAST_ERROR, Check
 from wam_jax.verification.run import ModeReport, Verification
 
@@ -14,14 +15,32 @@ MARKS = {"exact": "=", "within gate": "~", "diverged": "X"}
 def as_text(found: Verification) -> str:
     """The tables, and of a traced run the way of the first draw."""
     lines = [
+        about_in_words(found),
         f"{len(found.draws)} draws in {found.precision}, of episodes {', '.join(dict.fromkeys(found.episodes))}",
         f"against {reference_in_words(found)}",
         gate_in_words(found),
     ]
     for mode in found.modes:
-        lines += ["", *_mode_lines(mode)]
+        lines += ["", *_mode_lines(found, mode)]
     lines += ["", f"verification {'passed' if found.passed else 'FAILED'}"]
     return "\n".join(lines)
+
+
+def about_in_words(found: Verification) -> str:
+    """Which recipe and data, and what it ran on, in a line."""
+    about = found.about
+    data, versions, git, devices = (about[name] for name in ("data", "versions", "git", "devices"))
+    stores = ", ".join([data["store"], *data["more_stores"]])
+    source = f"commit {git['commit'][:12]}{' and changes' if git['dirty'] else ''}" if git else versions["wam-jax"]
+    return (
+        f"{about['recipe']}: {about['parameters']['total']:,} parameters, {data['episodes']:,} episodes of {stores} "
+        f"(fingerprint {data['fingerprint'][:12]}); wam-jax {source}, jax {versions['jax']} on {devices['kind']}"
+    )
+
+
+def draw_in_words(found: Verification, draw: Draw) -> str:
+    """A draw by its place in the stream and its episode."""
+    return f"draw {draw[2]} of epoch {draw[1]}, episode {found.episodes[found.draws.index(draw)]}"
 
 
 def reference_in_words(found: Verification) -> str:
@@ -53,6 +72,7 @@ def as_json(found: Verification) -> dict[str, Any]:
     """Everything, for machines."""
     return {
         "passed": found.passed,
+        "about": found.about,
         "precision": found.precision,
         "against": found.against,
         "gate": gate_in_words(found),
@@ -74,11 +94,13 @@ def way_lines(way: Sequence[Difference]) -> list[str]:
     ]
 
 
-def _mode_lines(mode: ModeReport) -> list[str]:
+def _mode_lines(found: Verification, mode: ModeReport) -> list[str]:
     if mode.skipped is not None:
         return [f"{mode.mode}: skipped; {mode.skipped}"]
     lines = [f"{mode.mode}: {'passed' if mode.passed else 'FAILED'}"]
     lines += [_check_line(check) for check in mode.checks]
+    if mode.traced:
+        lines += [f"  furthest: {draw_in_words(found, mode.traced)}"]
     for title, way in (("first tensor to diverge", mode.way), ("first gradient to diverge", mode.gradient_way)):
         if way:
             first = first_diverged(way)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from tqdm import tqdm
 
@@ -32,13 +32,15 @@ class ModeReport:
         mode: which.
         skipped: why the recipe does not go with it, or None.
         checks: one a quantity.
-        way: tensors of the draw that is furthest from the reference, in the order of execution; empty if not traced.
+        traced: the draw that is furthest from the reference, or None if it was not traced.
+        way: its tensors, in the order of execution.
         gradient_way: gradients of its loss in them, in the order of the backward pass.
     """
 
     mode: str
     skipped: str | None
     checks: list[Check]
+    traced: Draw | None
     way: list[Difference]
     gradient_way: list[Difference]
 
@@ -57,6 +59,7 @@ class Verification:
         episodes: the episode each comes from.
         precision: the compute dtype.
         against: what with.
+        about: recipe, data, versions, devices (`Subject.about`).
         modes: one report each.
     """
 
@@ -64,6 +67,7 @@ class Verification:
     episodes: list[str]
     precision: Precision
     against: Against
+    about: dict[str, Any]
     modes: list[ModeReport]
 
     @property
@@ -111,13 +115,13 @@ class Verifier:
             other: the other run's modes.
         """
         reports = [
-            ModeReport(mode, str(run), [], [], [])
+            ModeReport(mode, str(run), [], None, [], [])
             if isinstance(run, InputError)
             else self._compare(mode, run, self._reference(mode, against, other or {}), against=against, trace=trace)
             for mode, run in runs.items()
         ]
         subject = self.subject
-        return Verification(subject.draws, subject.episodes, subject.precision, against, reports)
+        return Verification(subject.draws, subject.episodes, subject.precision, against, subject.about(), reports)
 
     def verify(self, modes: Sequence[str], *, trace: bool) -> Verification:
         """Runs modes and compares them with draws alone."""
@@ -140,10 +144,11 @@ class Verifier:
             return error
 
     def _compare(self, mode: str, run: Run, reference: Reference, *, against: Against, trace: bool) -> ModeReport:
-        ways: tuple[list[Difference], list[Difference]] = ([], [])
-        if trace and not (isinstance(reference, RecordedRun) and not reference.traced):
-            ways = self._ways(run, reference, self._worst(run, reference))
-        return ModeReport(mode, None, self._checks(run, reference, against), *ways)
+        checks = self._checks(run, reference, against)
+        if not trace or (isinstance(reference, RecordedRun) and not reference.traced):
+            return ModeReport(mode, None, checks, None, [], [])
+        worst = self._worst(run, reference)
+        return ModeReport(mode, None, checks, worst, *self._ways(run, reference, worst))
 
     def _reference(self, mode: str, against: Against, other: Mapping[str, RecordedRun]) -> Reference:
         match against:

@@ -16,8 +16,11 @@ from wam_jax.data.transport import RowBatch
 from wam_jax.policies.base import Params
 from wam_jax.policies.dual_expert import DualExpertPolicy
 from wam_jax.tracing.samples import Draw
+from wam_jax.training import environment
 from wam_jax.training.optimizer import adamw
+from wam_jax.training.record import data_record
 from wam_jax.training.run import make_policy
+from wam_jax.training.tree import parameter_counts
 from wam_jax.verification.batches import alone, first_draws, holding, recipe_in_mode
 from wam_jax.verification.outcomes import Program, Run
 
@@ -56,6 +59,18 @@ class Subject:
     def episodes(self) -> list[str]:
         """The episode of each draw."""
         return [str(self._store.index.ids[episode]) for episode in self._table.episode]
+
+    def about(self) -> dict[str, Any]:
+        """What was verified, and on what: for whoever wants to do it again."""
+        return {
+            "recipe": self._config.name,
+            "config": dataclasses.asdict(self._config),
+            "parameters": parameter_counts(self.params),
+            "data": data_record(self._config.data, self._store),
+            "versions": environment.versions(),
+            "git": environment.git_state(),
+            "devices": environment.devices(),
+        }
 
     def alone(self, dtype: str) -> Run:
         """Each draw by itself, with the dense attention: dtype float64, float32 or bfloat16."""
