@@ -134,11 +134,11 @@ def _stretches(ranges: Ranges, row: int, query_tile: int) -> tuple[np.ndarray, n
     else:
         table = ranges[row]
         run, changes = np.arange(len(table)), (table[1:] != table[:-1]).any((1, 2))
-    starts = np.append(True, changes)
+    starts = np.append(True, changes)[: len(run)]
     starts[::query_tile] = True
     start = np.flatnonzero(starts)
     width, run = np.diff(start, append=len(run)), run[start]
-    if run.max() >= len(table):
+    if run.max(initial=-1) >= len(table):
         raise ValueError(f"ranges.run_of_query holds {run.max()} in row {row}, which has {len(table)} runs")
     some = run >= 0
     return start[some] // query_tile, width[some], table[run[some]]
@@ -222,7 +222,7 @@ def _flat(line: np.ndarray, across: np.ndarray, full: np.ndarray, lines: int, le
     key |= across
     key.sort()
     ends = np.searchsorted(key, np.arange(1, 2 * lines + 1, dtype=key.dtype) << bits).reshape(lines, 2)
-    starts = np.concatenate([[0], ends[:-1, 1]])
+    starts = np.concatenate([[0], ends[:-1, 1]])[:lines]
     flat = np.zeros(length, np.int32)
     flat[: len(key)] = key & ((1 << bits) - 1)
     return TileList(flat, np.column_stack([starts, ends]).astype(np.int32))

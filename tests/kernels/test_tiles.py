@@ -121,6 +121,15 @@ def test_a_row_in_which_nothing_is_seen_has_empty_lists():
     assert [part.shape for part in jax.tree.leaves(lists)] == [(1, 3), (1, 3, 3), (1, 3), (1, 4, 3)]
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(0, 30), (20, 0), (0, 0)])
+def test_without_queries_or_keys_the_lists_are_empty(queries, keys):
+    runs = KeyRanges(np.zeros((2, 3, 1, 2), np.int32), np.full((2, queries), -1, np.int32))
+    for ranges in (runs, np.zeros((2, queries, 1, 2), np.int32)):
+        lists = build_tile_lists(ranges, keys, query_tile=8, key_tile=8)
+        assert [part.shape for part in lists.by_query] == [(2, 0), (2, -(-queries // 8), 3)]
+        assert [part.shape for part in lists.by_key] == [(2, 0), (2, -(-keys // 8), 3)]
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if "200k" not in name])
 def test_workloads_count_their_visible_pairs(name):
     row = workload(name)

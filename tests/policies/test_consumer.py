@@ -4,6 +4,8 @@ The consumer here predicts each video frame from the one before it, with one mat
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,7 @@ from wam_jax.data.store import Store, open_store
 from wam_jax.data.transport import RowBatch
 from wam_jax.errors import InputError
 from wam_jax.policies.base import Params, check_batching_mode
+from wam_jax.training.run import make_policy
 
 PIXELS = 3 * 2 * 2
 
@@ -41,15 +44,14 @@ class NextFrame:
         return {"loss": jnp.where(own, error, 0).sum(-1) / jnp.maximum(1, count[..., 0] - 1)}
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    return open_store(write_tiny_store(tmp_path / "store", lengths=(3, 5, 2, 4, 6, 3)))
+def _store(path: Path, *, slots: int) -> Store:
+    return open_store(write_tiny_store(path / "store", lengths=(3, 5, 2, 4, 6, 3), slots=slots))
 
 
-def _losses(store: Store, mode: str) -> dict[int, float]:
+def _losses(store: Store, **batching: Any) -> dict[int, float]:
     policy, found = NextFrame(), {}
     params = policy.init(jax.random.key(0))
-    data = TrainData(tiny_config(batching={"mode": mode}), store, rows=range(1))
+    data = TrainData(tiny_config(batching=batching), store, rows=range(1))
     for step in range(2):
         for batch in next(iter(data.steps(step))).batches:
             loss = policy.forward_train_batch(params, batch)["loss"]
@@ -58,11 +60,20 @@ def _losses(store: Store, mode: str) -> dict[int, float]:
     return found
 
 
-def test_another_consumer_has_the_same_losses_in_every_mode_it_declares(store):
-    padded, packed = _losses(store, "padded"), _losses(store, "packed")
-    assert padded.keys() == packed.keys() == set(range(4))
+@pytest.mark.parametrize("slots", [2, 0], ids=["actions", "empty actions"])
+def test_another_consumer_has_the_same_losses_in_every_mode_it_declares(slots, tmp_path):
+    store = _store(tmp_path, slots=slots)
+    padded, packed = _losses(store, mode="padded"), _losses(store, mode="packed")
+    aligned = _losses(store, mode="packed", tile_alignment=16)
+    assert padded.keys() == packed.keys() == aligned.keys() == set(range(4))
     assert padded == pytest.approx(packed, rel=1e-6)
+    assert aligned == pytest.approx(packed, rel=1e-6)
     assert len(set(padded.values())) == 4
+
+
+def test_the_policy_of_two_experts_needs_actions(tmp_path):
+    with pytest.raises(InputError, match="actions_per_frame of the data = 0: must be at least 1"):
+        make_policy(tiny_config(), _store(tmp_path, slots=0))
 
 
 def test_a_mode_that_is_not_declared_is_refused_with_what_is():

@@ -104,7 +104,7 @@ class Manifest:
     """All of `store.json`; attributes are its keys.
 
     Attributes:
-        actions_per_frame: A, action slots per latent frame.
+        actions_per_frame: A, action slots per latent frame; 0 where the episodes hold empty actions.
         statistics: by field name (`actions`, `state`).
         provenance: free JSON: how the store was made, versions, seeds, licence.
         index_fingerprint: of the index's content (`wam_jax.data.index.fingerprint_of`).
@@ -122,9 +122,12 @@ class Manifest:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in (("num_episodes", self.num_episodes), ("actions_per_frame", self.actions_per_frame)):
-            if value < 1:
-                raise InputError(f"store.json: {name}", value, "at least 1")
+        for name, value, least in (
+            ("num_episodes", self.num_episodes, 1),
+            ("actions_per_frame", self.actions_per_frame, 0),
+        ):
+            if value < least:
+                raise InputError(f"store.json: {name}", value, f"at least {least}")
         if self.payload.format not in PAYLOAD_FORMATS:
             raise InputError("store.json: payload.format", self.payload.format, f"one of {PAYLOAD_FORMATS}")
         if self.encoder.channels != self.dims.channel:

@@ -19,7 +19,7 @@ class SequenceGeometry:
     Attributes:
         num_frames: dataset frames F; a prefix is not counted.
         video_tokens_per_frame: P.
-        actions_per_frame: A, action slots of a frame.
+        actions_per_frame: A, action slots of a frame; 0 of samples without actions.
         chunk_size: frames of a chunk, counted from `chunk_origin`.
         window_size: largest block distance between query and key; a block is one stream of one chunk.
         program: a key of `PROGRAMS`.
@@ -48,11 +48,12 @@ class SequenceGeometry:
     action_valid: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for name in ("num_frames", "video_tokens_per_frame", "actions_per_frame", "chunk_size"):
+        for name in ("num_frames", "video_tokens_per_frame", "chunk_size"):
             if getattr(self, name) < 1:
                 self._refuse(name, "must be at least 1")
-        if self.window_size < 0:
-            self._refuse("window_size", "must not be negative")
+        for name in ("actions_per_frame", "window_size"):
+            if getattr(self, name) < 0:
+                self._refuse(name, "must not be negative")
         if self.program not in PROGRAMS:
             self._refuse("program", f"must be one of {', '.join(PROGRAMS)}")
         if self.history not in HISTORIES:

@@ -227,8 +227,8 @@ class _Row:
         self._place_runs(table, video, action)
         valid = key_valid(geometry)
         split = 2 * geometry.num_video_frames * self.video.tokens
-        self.video.valid[video] = valid[:split].reshape(-1, self.video.tokens)
-        self.action.valid[action] = valid[split:].reshape(-1, self.action.tokens)
+        self.video.valid[video] = valid[:split].reshape(2 * geometry.num_video_frames, self.video.tokens)
+        self.action.valid[action] = valid[split:].reshape(2 * geometry.num_frames, self.action.tokens)
         self._place_text(sample, keys, video, action)
         self._place_phases(sample, video, action)
 

@@ -49,8 +49,9 @@ def test_short_episodes_are_too_few_steps():
     assert (estimator.states(), estimator.video()) == (None, None)
 
 
-def test_slots_that_fill_no_step_are_left_alone():
-    assert estimate(Units(actions_per_frame=3, temporal_stride=4)).states() is None
+@pytest.mark.parametrize("slots", [0, 3])
+def test_slots_that_fill_no_step_are_left_alone(slots):
+    assert estimate(Units(actions_per_frame=slots, temporal_stride=4)).states() is None
 
 
 def test_the_search_has_an_end():

@@ -97,7 +97,7 @@ class LagEstimator:
     def _steps(self, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
         """The recorded actions, one per raw step: float64 `[steps, D]`; None where slots do not fill steps."""
         A, s = self.units.actions_per_frame, self.units.temporal_stride
-        if A % s:
+        if A < 1 or A % s:
             return None
         actions, mask = arrays["actions"][A:].astype(np.float64), arrays.get("action_mask")
         if mask is not None:
