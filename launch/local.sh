@@ -35,7 +35,9 @@ export JAX_COORDINATOR_ADDRESS=${JAX_COORDINATOR_ADDRESS:-localhost:$((20000 + R
 export JAX_NUM_PROCESSES=$processes
 gpus=$(command -v nvidia-smi > /dev/null && nvidia-smi --list-gpus | wc -l || echo 0)
 members=()
-# A signal to this script is passed on to all of them, and the script then waits until they have saved.
+# A signal to this script is passed on to all of them, and the script then waits until they have saved. Each is in a
+# process group of its own (set -m), so that Ctrl-C, which goes to the script's whole group, reaches them once.
+set -m
 trap 'kill -TERM "${members[@]}" 2> /dev/null || true' TERM INT
 for ((process = 0; process < processes; process++)); do
     export JAX_PROCESS_ID=$process

@@ -1,4 +1,4 @@
-"""The first signal is noted, the second one does what it always did."""
+"""The first request is noted, however many signals say it; the second one does what it always did."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from wam_jax.training import interrupt
 from wam_jax.training.interrupt import StopRequest
 
 
@@ -16,8 +17,16 @@ def test_the_first_signal_is_noted(number: signal.Signals, code: int) -> None:
         assert (stop.requested, stop.exit_code) == (False, 0)
         os.kill(os.getpid(), number)
         assert (stop.requested, stop.exit_code) == (True, code)
-        assert signal.getsignal(number) is before
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("first", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_that_comes_twice_is_one(first: signal.Signals, code: int, again: signal.Signals) -> None:
+    with StopRequest() as stop:
+        for number in (first, again, again):
+            os.kill(os.getpid(), number)
+        assert (stop.signal, stop.exit_code) == (first, code)
 
 
 @pytest.fixture
@@ -29,7 +38,8 @@ def _interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_interruptible")
-def test_a_second_interrupt_is_not_held_up() -> None:
+def test_a_second_interrupt_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "REPEAT_SECONDS", 0)
     with StopRequest() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.requested

@@ -2,9 +2,12 @@
 
 import os
 import re
+import signal
 import subprocess
+import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,19 +62,38 @@ def test_a_process_that_fails_is_the_exit_code_of_all(tmp_path: Path) -> None:
     assert error.value.returncode == 7
 
 
-def test_a_signal_to_the_launcher_reaches_all_processes(tmp_path: Path) -> None:
+COUNTS_SIGNALS = """
+import os, pathlib, signal, sys, time
+
+got, run, own = [], pathlib.Path(sys.argv[sys.argv.index("--workdir") + 1]), os.environ["JAX_PROCESS_ID"]
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, _: got.append(number))
+(run / f"up{own}").touch()
+while not got:
+    time.sleep(0.01)
+time.sleep(0.3)
+(run / f"got{own}").write_text(str(got))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_a_signal_to_the_launcher_or_its_group_reaches_all_processes_once(
+    tmp_path: Path, number: signal.Signals, send: Callable[[int, int], None]
+) -> None:
     stand_in = tmp_path / "python3"
-    ended = f"trap 'sleep 0.3; touch {tmp_path}/$JAX_PROCESS_ID; exit 0' TERM"
-    stand_in.write_text(f"#!/bin/bash\n{ended}\ntouch {tmp_path}/up$JAX_PROCESS_ID\nwhile :; do sleep 0.05; done\n")
+    stand_in.write_text(f"#!{sys.executable}\n{COUNTS_SIGNALS}")
     stand_in.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    words = ["bash", LAUNCHER, "c.py", tmp_path / "run"]
-    with subprocess.Popen(words, env=os.environ | {"PATH": path, "PROCESSES": "2"}) as launcher:
+    # A shell cannot trap what it was started to ignore, as jobs in the background of whoever runs the tests are.
+    words = ["env", "--default-signal=INT", "bash", LAUNCHER, "c.py", tmp_path]
+    environment = os.environ | {"PATH": path, "PROCESSES": "2"}
+    with subprocess.Popen(words, env=environment, start_new_session=True) as launcher:
         while len(list(tmp_path.glob("up*"))) < 2:
             time.sleep(0.02)
-        launcher.terminate()
+        send(launcher.pid, number)
         assert launcher.wait(30) == 0
-    assert {"0", "1"} <= {path.name for path in tmp_path.iterdir()}
+    assert [(tmp_path / f"got{process}").read_text() for process in (0, 1)] == ["[15]", "[15]"]
 
 
 @pytest.mark.parametrize("name", ["local.sh", "slurm.sbatch"])

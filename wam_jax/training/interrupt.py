@@ -1,10 +1,14 @@
 """Being asked to stop: the first SIGTERM or Ctrl-C ends the loop after the current update, a second one at once.
 
+One request often comes as several signals: a signal to a whole group of processes reaches this one directly and, passed
+on, from what launched it. What follows within `REPEAT_SECONDS` is therefore the same request.
+
 Of several processes any may be asked. Each update carries what every process was asked, so that all learn it with the
 numbers of the same update, and stop and save after the same one.
 """
 
 import signal
+import time
 from types import FrameType
 from typing import Any, Self
 
@@ -14,6 +18,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from wam_jax.training.mesh import process_rows, put_rows, replicated
+
+REPEAT_SECONDS = 2.0
+"""How long after a request another signal says the same again."""
 
 _CODES = {signal.SIGTERM: 0, signal.SIGINT: 130}
 
@@ -30,6 +37,7 @@ class StopRequest:
         self.signal: signal.Signals | None = None
         self.agreed: signal.Signals | None = None
         self._previous: dict[signal.Signals, Any] = {}
+        self._since = 0.0
 
     def __enter__(self) -> Self:
         self._previous = {number: signal.signal(number, self._note) for number in _CODES}
@@ -58,8 +66,11 @@ class StopRequest:
         return self.agreed if jax.process_count() > 1 else self.signal
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        self.signal = signal.Signals(number)
-        self._restore()
+        if self.signal is None:
+            self.signal, self._since = signal.Signals(number), time.monotonic()
+        elif time.monotonic() - self._since >= REPEAT_SECONDS:
+            self._restore()
+            signal.raise_signal(number)
 
     def _restore(self) -> None:
         for number, handler in self._previous.items():
