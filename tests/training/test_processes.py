@@ -97,5 +97,5 @@ def test_processes_that_were_started_differently_refuse(config: Path, tmp_path: 
     with start(config, own=lambda process: ("--workdir", tmp_path / str(process))) as both:
         ended = both.finish()
     assert [code for code, _ in ended] == [2, 2]
-    assert "process 1 was started with another one than process 0" in ended[0][1]
+    assert "process 1 has another one than process 0" in ended[0][1]
     assert not list(tmp_path.iterdir())

@@ -48,6 +48,8 @@ def find_cluster(environment: Mapping[str, str]) -> dict[str, Any] | None:
     """
     if COUNT in environment or ID in environment:
         return _plain(environment)
+    if ADDRESS in environment:
+        _check_address(environment[ADDRESS])  # JAX takes it from here, whatever says the rest.
     if all(name in environment for name in _SLURM):
         return {} if _whole_number(environment, "SLURM_NTASKS") > 1 else None
     if _OPEN_MPI in environment:
@@ -57,24 +59,33 @@ def find_cluster(environment: Mapping[str, str]) -> dict[str, Any] | None:
             return {}
         remedy = f"a pod of an indexed job: set {ADDRESS}, {COUNT} and {ID}, or {COUNT}=1 for a run of its own"
         raise InputError(_KUBERNETES[1], environment[_KUBERNETES[1]], remedy)
+    if ADDRESS in environment:
+        raise InputError(ADDRESS, environment[ADDRESS], f"goes with {COUNT} and {ID}; set all three, or none of them")
     return None
 
 
 def _plain(environment: Mapping[str, str]) -> dict[str, Any] | None:
     count = _whole_number(environment, COUNT)
+    if count < 1:
+        raise InputError(COUNT, count, "must be at least 1")
     if count == 1:
         return None
     process = _whole_number(environment, ID)
     if not 0 <= process < count:
         raise InputError(ID, process, f"must be at least 0 and below {COUNT} {count}")
-    if not environment.get(ADDRESS):
-        raise InputError(ADDRESS, environment.get(ADDRESS), "must be host:port of process 0")
+    _check_address(environment.get(ADDRESS))
     return {
         "coordinator_address": environment[ADDRESS],
         "num_processes": count,
         "process_id": process,
         "cluster_detection_method": "deactivate",
     }
+
+
+def _check_address(address: str | None) -> None:
+    host, _, port = (address or "").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise InputError(ADDRESS, address, "must be host:port of process 0, such as node1:8476")
 
 
 def _whole_number(environment: Mapping[str, str], name: str) -> int:
@@ -99,14 +110,25 @@ def connected(*, heartbeat_seconds: int) -> Generator[None]:
         return
     # A process that is asked to stop is noticed by the training loop (`wam_jax.training.interrupt`).
     jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        **found, heartbeat_timeout_seconds=heartbeat_seconds, shutdown_timeout_seconds=_PARTING_SECONDS
-    )
+    _initialize(heartbeat_seconds=heartbeat_seconds, **found)
     client = ocp.multihost.get_jax_distributed_client()
     with _FailureWatch(client):
         yield
     client.wait_at_barrier(_END, _END_SECONDS * 1000)  # Process 0 still draws the report.
     jax.distributed.shutdown()
+
+
+def _initialize(*, heartbeat_seconds: int, **found: Any) -> None:
+    try:
+        jax.distributed.initialize(
+            **found, heartbeat_timeout_seconds=heartbeat_seconds, shutdown_timeout_seconds=_PARTING_SECONDS
+        )
+    except (RuntimeError, ValueError) as error:
+        remedy = (
+            f"the processes do not find each other ({type(error).__name__}: {error}); all of them have to be started, "
+            "and to reach process 0 at this address and port, which nothing else may use"
+        )
+        raise InputError(ADDRESS, os.environ.get(ADDRESS, "as the scheduler gives it"), remedy) from error
 
 
 class _FailureWatch:
@@ -174,7 +196,7 @@ def meet(place: str) -> None:
 
 
 def check_alike(facts: Mapping[str, str]) -> None:
-    """Refuses to go on where processes were started differently.
+    """Refuses to go on where processes were started differently, or see different data.
 
     Args:
         facts: what has to be the same on all, by the name of what gives it.
@@ -186,5 +208,5 @@ def check_alike(facts: Mapping[str, str]) -> None:
     for (name, fact), column in zip(facts.items(), everywhere.T, strict=True):
         others = np.flatnonzero(column != column[0])
         if len(others):
-            remedy = f"process {others[0]} was started with another one than process 0; start all of them alike"
+            remedy = f"process {others[0]} has another one than process 0; give all of them the same"
             raise InputError(name, fact, remedy)

@@ -54,7 +54,7 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
         InputError: devices, data or checkpoint do not fit; nothing was written.
     """
     config, steps = loaded.config, loaded.config.training.num_steps
-    mesh, step = checked_devices(config, start, world_size=world_size), start.step
+    mesh, step = checked_devices(config, start, store, world_size=world_size), start.step
     source_meta = read_meta(start.source) if start.source else None
     resumed = source_meta if start.resume else None
     data = open_data(config, store, mesh, resumed=None if start.new_data_phase else resumed)
@@ -101,16 +101,26 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     return 0
 
 
-def checked_devices(config: Config, start: Start, *, world_size: int | None) -> Mesh:
-    """The mesh, after everything is refused that needs no data to be seen."""
+def checked_devices(config: Config, start: Start, store: Store, *, world_size: int | None) -> Mesh:
+    """The mesh, after everything is refused that needs no trajectory to be seen."""
     check_world_size(world_size)
-    source = str(start.source.path) if start.source else ""
-    check_alike({"--config": repr(config), "--workdir": str(start.workdir), "the checkpoint to start from": source})
+    check_alike(given_to_all(config, start, store))
     read_rows(start.workdir / METRICS_FILE)  # A damaged file is refused here; it is cut when the loop starts.
     steps = config.training.num_steps
     if start.step > steps:
         raise InputError("training.num_steps", steps, f"the checkpoint is at step {start.step} already; give more")
     return make_mesh(config.trainer.mesh)
+
+
+def given_to_all(config: Config, start: Start, store: Store) -> dict[str, str]:
+    """What the processes of a run compute their common plans from, by the name of what gives it."""
+    return {
+        "--config": repr(config),
+        "--workdir": str(start.workdir),
+        "the checkpoint to start from": str(start.source.path) if start.source else "",
+        "--new-data-phase": str(start.new_data_phase),
+        "data.store": store.fingerprint,
+    }
 
 
 def open_data(config: Config, store: Store, mesh: Mesh, *, resumed: Json | None = None) -> TrainData:
