@@ -1,6 +1,7 @@
 """`python -m wam_jax.benchmark`: what each batching mode costs on the same draws, or how packing and planning scale.
 
-Prints tables and writes the same figures as JSON. Exit code 1 where the modes disagree about a draw's loss.
+Prints tables and writes the same figures as JSON. Exit code 1 where the modes disagree about a draw's loss, or
+where one is not finite.
 """
 
 import argparse
@@ -46,23 +47,25 @@ def _planner(arguments: argparse.Namespace) -> int:
 
 
 def _modes(arguments: argparse.Namespace, overrides: list[str]) -> int:
-    from wam_jax.benchmarking.modes import compare_counts, measure_modes, whole_pools
+    from wam_jax.benchmarking.modes import compare_counts, measure_modes, mode_config
+    from wam_jax.benchmarking.same_draws import whole_pools
+    from wam_jax.data.loader import TrainData
     from wam_jax.data.mixture import open_data
     from wam_jax.training.mesh import make_mesh
 
     config = load(arguments.config, overrides).config
-    steps = whole_pools(config, arguments.steps)
     mesh, store = make_mesh(config.trainer.mesh), open_data(config.data)
+    padded = TrainData(mode_config(config, "padded"), store, rows=range(mesh.size))
+    steps = whole_pools(padded.planner, pool_size=config.data.batching.bucket_pool_size, steps=arguments.steps)
     results = measure_modes(config, store, mesh, modes=arguments.modes.split(","), steps=steps)
-    counts = compare_counts(config, store, ranks=mesh.size, steps=steps)
+    counts = compare_counts(padded, steps=steps)
     rows = [dataclasses.asdict(result) for result in results]
     _print_table(rows)
     print(
         f"tokens an update: {counts.padded:,.0f} with microbatches padded to their longest, "
         f"{counts.packed:,.0f} packed: {counts.ratio:.2f} of them"
     )
-    agree = all(result.largest_loss_difference <= LOSS_TOLERANCE for result in results)
-    print(f"losses of the same draws are {'equal' if agree else 'NOT equal'} to {LOSS_TOLERANCE:g} in all modes")
+    agree = _agreement({result.mode: result.largest_loss_difference for result in results})
     report = {
         "config": config.name,
         "steps": steps,
@@ -73,6 +76,15 @@ def _modes(arguments: argparse.Namespace, overrides: list[str]) -> int:
     }
     _write(arguments.out, report)
     return 0 if agree else 1
+
+
+def _agreement(differences: Mapping[str, float | None]) -> bool:
+    """Whether losses are equal in all modes; says so."""
+    unknown = [mode for mode, difference in differences.items() if difference is None]
+    agree = all(difference is not None and difference <= LOSS_TOLERANCE for difference in differences.values())
+    said = f"losses of the same draws are {'equal' if agree else 'NOT equal'} to {LOSS_TOLERANCE:g} in all modes"
+    print(said + (f"; not finite: {', '.join(unknown)}" if unknown else ""))
+    return agree
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -89,7 +101,7 @@ def _shown(value: Any) -> str:
 
 def _write(path: str | None, content: Mapping[str, Any]) -> None:
     if path:
-        Path(path).write_text(json.dumps(content, indent=1) + "\n")
+        Path(path).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,23 +1,17 @@
 """The benchmark command on a tiny run: modes see the same draws, the JSON says what the table says, and it can fail."""
 
 import json
+import math
+from typing import Any
 
 import pytest
 
-from tests.support.config_files import write_config
 from wam_jax import benchmark
-from wam_jax.benchmarking.modes import compare_counts, mode_config, whole_pools
+from wam_jax.benchmarking import modes
+from wam_jax.benchmarking.modes import ModeResult, compare_counts, mode_config
 from wam_jax.benchmarking.packers import CAPACITY, measure_dealing, measure_packers, synthetic_lengths
 from wam_jax.config import load
-from wam_jax.data.loader import TrainData
-from wam_jax.data.store import open_store
 from wam_jax.errors import InputError
-
-
-@pytest.fixture
-def config_file(tmp_path) -> str:
-    return write_config(tmp_path)
-
 
 BUDGET = "--config.data.batching.max_tokens=36"
 FIELDS = {
@@ -49,13 +43,11 @@ def test_modes_are_measured_on_the_same_draws(config_file, tmp_path, capsys):
     assert counts["ratio"] == counts["packed"] / counts["padded"] < 1
 
 
-def test_the_counts_are_those_of_the_padded_stream(config_file):
+def test_the_counts_are_those_of_the_padded_stream(padded_data):
     """Two steps of B = 2 over the first shuffled lengths, by hand."""
-    config = load(config_file, []).config
-    store = open_store(config.data.store)
-    counts = compare_counts(config, store, ranks=1, steps=2)
-    planner = TrainData(mode_config(config, "padded"), store, rows=range(1)).planner
-    rows = [planner.plan(step).draws.num_frames[0, 0].tolist() for step in range(2)]
+    data = padded_data()
+    counts = compare_counts(data, steps=2)
+    rows = [data.planner.plan(step).draws.num_frames[0, 0].tolist() for step in range(2)]
     tokens = 2 * (1 + 2)  # A frame is one token of video and two of action, in two copies.
     assert counts.padded == tokens * sum(2 * max(row) for row in rows) / 2
     assert counts.packed == tokens * sum(map(sum, rows)) / 2
@@ -105,7 +97,21 @@ def test_strict_accumulates_single_samples_to_the_same_update(config_file):
     strict = mode_config(config, "strict")
     assert (strict.data.train_batch_size, strict.training.gradient_accumulation_steps) == (1, 2)
     assert strict.data.val_batch_size == 1
-    assert whole_pools(config, 3) == 4
+
+
+def test_a_loss_that_is_not_finite_fails_the_command_and_the_json_stays_json(
+    config_file, tmp_path, capsys, monkeypatch
+):
+    losses = {"packed": 1.0, "padded": math.nan}
+    figures: Any = dict.fromkeys(FIELDS - {"mode"}, 1.0)
+    fake = lambda mode, *_, **__: (ModeResult(mode=mode, **figures), {(0, 0): 1.0, (0, 1): losses[mode]})  # noqa: E731
+    monkeypatch.setattr(modes, "_measure", fake)
+    out = tmp_path / "out.json"
+    assert benchmark.main(["--config", config_file, "--modes", "packed,padded", "--out", str(out)]) == 1
+    report = json.loads(out.read_text(), parse_constant=pytest.fail)
+    assert not report["losses_equal"]
+    assert [mode["largest_loss_difference"] for mode in report["modes"]] == [0, None]
+    assert "NOT equal to 0.0001 in all modes; not finite: padded\n" in capsys.readouterr().out
 
 
 def test_best_fit_reaches_the_density_that_the_documentation_states():

@@ -20,10 +20,10 @@ import numpy as np
 from jax.sharding import Mesh
 from tqdm import tqdm
 
+from wam_jax.benchmarking.same_draws import check_same_draws, largest_difference
 from wam_jax.benchmarking.subject import Losses, Subject
 from wam_jax.config import Config
 from wam_jax.config.modes import in_mode
-from wam_jax.data.batching.pools import effective_pool
 from wam_jax.data.counts import TokenCounts, real_tokens, rectangle_tokens
 from wam_jax.data.loader import Step, TrainData
 from wam_jax.data.store import Store
@@ -50,7 +50,8 @@ class ModeResult:
         compiled_shapes: how many there are.
         peak_memory: bytes on the fullest device since the command began, where the backend reports them; that of one
             mode by itself takes a command of its own.
-        largest_loss_difference: relative, over all draws, from the first mode's.
+        largest_loss_difference: from the first mode's, over all draws, relative to the larger of the two; None where a
+            loss is not finite.
     """
 
     mode: str
@@ -65,7 +66,7 @@ class ModeResult:
     compile_seconds: float
     compiled_shapes: int
     peak_memory: int | None
-    largest_loss_difference: float
+    largest_loss_difference: float | None
 
 
 def mode_config(config: Config, name: str) -> Config:
@@ -87,15 +88,6 @@ def mode_config(config: Config, name: str) -> Config:
     return in_mode(config, batching)
 
 
-def whole_pools(config: Config, steps: int) -> int:
-    """The number of updates, rounded up so that every rank's stream ends at the end of a pool."""
-    microbatch = config.data.train_batch_size
-    pool = effective_pool(config.data.batching.bucket_pool_size, microbatch)
-    while steps * microbatch * config.training.gradient_accumulation_steps % pool:
-        steps += 1
-    return steps
-
-
 @dataclass(frozen=True)
 class CountComparison:
     """Self-attention tokens of an update, mean: a count, neither a speed nor memory.
@@ -114,9 +106,8 @@ class CountComparison:
         return self.packed / self.padded
 
 
-def compare_counts(config: Config, store: Store, *, ranks: int, steps: int) -> CountComparison:
-    """Compares the counts of the first updates."""
-    data = TrainData(mode_config(config, "padded"), store, rows=range(ranks))
+def compare_counts(data: TrainData, *, steps: int) -> CountComparison:
+    """Compares the counts of the first updates; `data` is in mode `padded`."""
     plans = [data.planner.plan(step).draws for step in range(steps)]
     padded = [rectangle_tokens(plan, data.constants) for plan in plans]
     packed = [real_tokens(plan, data.constants).tokens for plan in plans]
@@ -127,16 +118,14 @@ def measure_modes(config: Config, store: Store, mesh: Mesh, *, modes: list[str],
     """Measures each mode in turn; `steps` updates are timed.
 
     Raises:
-        InputError: a mode is not there or cannot be, said before the first is measured.
+        InputError: a mode is not there or cannot be, or modes see other draws, said before the first is measured.
     """
     results, reference, configs = [], None, {mode: mode_config(config, mode) for mode in modes}
+    check_same_draws(configs, store, ranks=mesh.size, steps=steps)
     for mode, own in configs.items():
         result, losses = _measure(mode, own, store, mesh, steps=steps)
         reference = losses if reference is None else reference
-        if losses.keys() != reference.keys():
-            raise AssertionError(f"{mode} consumed other draws than {modes[0]}")
-        difference = max(abs(losses[draw] - reference[draw]) / abs(reference[draw]) for draw in reference)
-        results.append(dataclasses.replace(result, largest_loss_difference=difference))
+        results.append(dataclasses.replace(result, largest_loss_difference=largest_difference(losses, reference)))
     return results
 
 
@@ -161,7 +150,7 @@ def _measure(mode: str, config: Config, store: Store, mesh: Mesh, *, steps: int)
         compile_seconds=subject.compile_seconds,
         compiled_shapes=len(data.shapes.ladder.rungs),
         peak_memory=_peak_memory(),
-        largest_loss_difference=0.0,
+        largest_loss_difference=None,
     )
     return result, losses
 
