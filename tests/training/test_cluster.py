@@ -1,6 +1,7 @@
 """How a process finds the others, and what it refuses to start with."""
 
 import dataclasses
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,6 +115,17 @@ def test_processes_that_do_not_meet_say_where(monkeypatch: pytest.MonkeyPatch, d
     message = f"JAX_COORDINATOR_ADDRESS = 'host:1234': the processes do not find each other .*{defect}"
     with pytest.raises(InputError, match=message), cluster.connected(heartbeat_seconds=10):
         pass
+
+
+def test_a_port_that_is_taken_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("", 0)) as taken:
+        address = f"localhost:{taken.getsockname()[1]}"
+        for name, value in plain(address, 2, 0).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(cluster.jax.config, "update", lambda *_: None)
+        message = f"JAX_COORDINATOR_ADDRESS = '{address}': process 0 cannot listen at this port"
+        with pytest.raises(InputError, match=message), cluster.connected(heartbeat_seconds=10):
+            pass
 
 
 def test_processes_that_were_started_differently_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

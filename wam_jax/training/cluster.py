@@ -13,6 +13,7 @@ the heartbeat. Either way no process waits for one that is gone.
 
 import importlib.util
 import os
+import socket
 import sys
 import threading
 import time
@@ -88,6 +89,16 @@ def _check_address(address: str | None) -> None:
         raise InputError(ADDRESS, address, "must be host:port of process 0, such as node1:8476")
 
 
+def _check_unused(address: str) -> None:
+    """JAX would end this process by a fault in native code."""
+    port = int(address.rpartition(":")[2])
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as error:
+        remedy = f"process 0 cannot listen at this port ({error.strerror}); choose another one for all processes"
+        raise InputError(ADDRESS, address, remedy) from error
+
+
 def _whole_number(environment: Mapping[str, str], name: str) -> int:
     try:
         return int(environment[name])
@@ -119,6 +130,13 @@ def connected(*, heartbeat_seconds: int) -> Generator[None]:
 
 
 def _initialize(*, heartbeat_seconds: int, **found: Any) -> None:
+    """Connects; a process that JAX cannot reach in five minutes ends in native code, with what that prints.
+
+    Raises:
+        InputError: JAX or this host says at once that it cannot be.
+    """
+    if found.get("process_id") == 0:
+        _check_unused(found["coordinator_address"])
     try:
         jax.distributed.initialize(
             **found, heartbeat_timeout_seconds=heartbeat_seconds, shutdown_timeout_seconds=_PARTING_SECONDS
