@@ -1,6 +1,7 @@
 """The house rules a reader relies on: imports point one way, files and functions stay small, commands are leaves."""
 
 import ast
+import re
 import statistics
 from pathlib import Path
 
@@ -83,6 +84,12 @@ def test_nothing_imports_a_command():
         if any(name == command or name.startswith(f"{command}.") for command in COMMANDS)
     ]
     assert not wrong
+
+
+def test_commands_say_what_is_wrong_with_their_arguments_in_one_line():
+    made = re.compile(r"argparse\.ArgumentParser\(|\(argparse\.ArgumentParser")
+    own = {_module(path) for path in SOURCES if "kernels" not in path.parts and made.search(path.read_text())}
+    assert own <= {"wam_jax.cli", "wam_jax.benchmark", "wam_jax.verify"}
 
 
 def _functions(path: Path) -> list[tuple[int, str]]:

@@ -1,9 +1,21 @@
-"""How a command ends: 0 done, 1 it ran and the answer is bad, 2 the input cannot be used, 130 interrupted."""
+"""How a command reads its arguments, and how it ends.
 
+Exit codes: 0 done, 1 it ran and the answer is bad, 2 the input cannot be used, 130 interrupted.
+"""
+
+import argparse
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from wam_jax.errors import InputError
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments as every other input error is said."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError("arguments", message, f"see {self.prog} --help")
 
 
 def run(main: Callable[[], int | None]) -> None:

@@ -7,6 +7,7 @@ it fit; 2: it cannot be planned, in one line.
 import argparse
 import dataclasses
 import json
+import math
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -41,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.set_verbosity(logging.ERROR)
     arguments, overrides = _parser().parse_known_args(argv)
     config = load(arguments.config, overrides).config
+    if arguments.out and (Path(arguments.out).is_dir() or not Path(arguments.out).absolute().parent.is_dir()):
+        raise InputError("--out", arguments.out, "a file in a directory that exists")
     fraction = _fraction(arguments.memory_fraction)
     from wam_jax.planning.changes import changes
     from wam_jax.planning.planner import make_plan
@@ -76,9 +79,15 @@ def _store(config: Config, description: str | None) -> "Store":
 
 
 def _fraction(given: float | None) -> float:
-    fraction = float(os.environ.get(_FRACTION_VARIABLE, _USABLE)) if given is None else given
+    name, value = "--memory-fraction", given
+    if value is None:
+        name, value = _FRACTION_VARIABLE, os.environ.get(_FRACTION_VARIABLE, _USABLE)
+    try:
+        fraction = float(value)
+    except ValueError:
+        fraction = math.nan
     if not 0 < fraction <= 1:
-        raise InputError("--memory-fraction", fraction, "above 0 and at most 1")
+        raise InputError(name, value, "must be a number above 0 and at most 1")
     return fraction
 
 
@@ -97,7 +106,7 @@ def _progress() -> "Generator[Progress]":
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = cli.Parser(
         prog="python -m wam_jax.plan",
         description="Say what a run takes of devices that need not be there, and whether it fits.",
         epilog=_EPILOG,

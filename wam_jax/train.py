@@ -10,13 +10,11 @@ Started once for every process of a run on several hosts or GPUs (`wam_jax.train
 
 import argparse
 from collections.abc import Sequence
-from typing import NoReturn
 
 from absl import logging
 
 from wam_jax import cli
 from wam_jax.config import load
-from wam_jax.errors import InputError
 from wam_jax.training.start import plan_start
 
 _EPILOG = """\
@@ -50,15 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return train(loaded, start, store, world_size=arguments.expected_world_size)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments as every other input error is said."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError("arguments", message, "see python -m wam_jax.train --help")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = cli.Parser(
         prog="python -m wam_jax.train",
         description="Train a world-action model.",
         epilog=_EPILOG,

@@ -50,6 +50,9 @@ def test_sizes_keep_their_digits(plan, size, said):
     ("arguments", "said"),
     [
         (["--target", "cpu", "--devices", "1", "--memory-fraction", "0"], "--memory-fraction"),
+        (["--target", "cpu", "--devices", "1", "--memory-fraction", "nan"], "--memory-fraction"),
+        (["--target", "cpu", "--devices", "many"], "arguments = .*--devices: invalid int value: 'many'"),
+        (["--target", "cpu"], "arguments = .*--devices.*: see python -m wam_jax.plan --help"),
         (["--target", "abacus", "--devices", "1"], "--target = 'abacus'"),
         (["--target", "cpu", "--devices", "1", "--config.data.store=nowhere"], "describe the data in a file, --data"),
         (["--target", "cpu", "--devices", "1", "--data", "nowhere.json"], "no such file"),
@@ -58,6 +61,22 @@ def test_sizes_keep_their_digits(plan, size, said):
 def test_what_cannot_be_planned_is_said_in_one_line(config_file, arguments, said):
     with pytest.raises(InputError, match=said):
         command.main(["--config", config_file, *arguments])
+
+
+@pytest.mark.parametrize("place", ["missing/p.json", "."])
+def test_a_plan_that_cannot_be_written_is_not_made(config_file, tmp_path, monkeypatch, place):
+    monkeypatch.setattr(planner, "make_plan", pytest.fail)
+    arguments = ["--config", config_file, "--target", "cpu", "--devices", "1", "--out", str(tmp_path / place)]
+    with pytest.raises(InputError, match=r"--out = .*: a file in a directory that exists"):
+        command.main(arguments)
+
+
+@pytest.mark.parametrize("value", ["", "most", "0", "1.5", "nan"])
+def test_a_variable_that_is_no_fraction_is_named(monkeypatch, value):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", value)
+    with pytest.raises(InputError, match=f"XLA_PYTHON_CLIENT_MEM_FRACTION = '{value}': must be a number"):
+        command._fraction(None)
+    assert command._fraction(0.7) == 0.7
 
 
 def test_the_fraction_is_the_one_that_jax_will_use(monkeypatch):

@@ -65,7 +65,7 @@ def _look(store: Store, *, verify: bool) -> tuple[list[str], list[Finding]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m wam_jax.data.inspect", description=__doc__.split("\n")[0])
+    parser = cli.Parser(prog="python -m wam_jax.data.inspect", description=__doc__.split("\n")[0])
     parser.add_argument(
         "store", nargs="+", help="a store directory, local or remote, or embedded:NAME; several are mixed"
     )

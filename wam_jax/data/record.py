@@ -108,7 +108,7 @@ def _write(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = cli.Parser(
         prog="python -m wam_jax.data.record",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -95,7 +95,8 @@ def _check_unused(address: str) -> None:
     try:
         socket.create_server(("", port)).close()
     except OSError as error:
-        remedy = f"process 0 cannot listen at this port ({error.strerror}); choose another one for all processes"
+        reason = os.strerror(error.errno or 0)
+        remedy = f"process 0 cannot listen at this port ({reason}); choose another one for all processes"
         raise InputError(ADDRESS, address, remedy) from error
 
 

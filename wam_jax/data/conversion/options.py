@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
+from wam_jax import cli
 from wam_jax.data.conversion.encoders import CHOICES
 from wam_jax.data.conversion.texts import STAND_IN
 from wam_jax.data.conversion.timeline import ActionRows
@@ -94,17 +95,12 @@ def read_options(arguments: Sequence[str] | None, *, description: str) -> Option
     return options
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError("arguments", message, "see python -m wam_jax.data.convert --help")
-
-
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
 def _parser(description: str) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = cli.Parser(
         prog="python -m wam_jax.data.convert",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
