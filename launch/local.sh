@@ -5,6 +5,10 @@
 #     PROCESSES=2 launch/local.sh ...     as so many processes: with GPUs one process for each of the first ones, on the
 #                                         CPU with one device each (more by XLA_FLAGS=--xla_force_host_platform_device_count=N)
 #
+#     START_OPTIONS="--initialize-weights-from runs/base" launch/local.sh ...
+#                                         options of the first start alone; also "--resume-from runs/other" for a branch,
+#                                         with --new-data-phase if it has other data. Later starts resume WORKDIR.
+#
 # One process drives all GPUs of a machine just as well; several are for trying out what a cluster will do. The first
 # start compiles; later ones take the programs from the cache beside the runs. SIGTERM (a scheduler's warning) saves and
 # ends with exit code 0, so the same line may simply be run again.
@@ -21,11 +25,11 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=${JAX_PERSISTENT_CACHE_MIN_COM
 
 # One that was cut short while being written has more than digits in its name.
 shopt -s extglob
-resume=()
+read -ra begin <<< "${START_OPTIONS:-}"
 if compgen -G "$workdir/checkpoints/+([0-9])" > /dev/null; then
-    resume=(--resume-from "$workdir")
+    begin=(--resume-from "$workdir")
 fi
-run=(python3 -m uv run python -m wam_jax.train --config "$config" --workdir "$workdir" "${resume[@]}" "$@")
+run=(python3 -m uv run python -m wam_jax.train --config "$config" --workdir "$workdir" "${begin[@]}" "$@")
 if [ "$processes" -eq 1 ]; then
     exec "${run[@]}"
 fi

@@ -12,19 +12,33 @@ from pathlib import Path
 
 import pytest
 
-LAUNCHER = Path(__file__).parents[2] / "launch" / "local.sh"
+LAUNCH = Path(__file__).parents[2] / "launch"
+LAUNCHER, SLURM, JOBSET = LAUNCH / "local.sh", LAUNCH / "slurm.sbatch", LAUNCH / "jobset.yaml"
+PRINTS = 'printf "%s\\n" "$@"'
+
+
+def stand_ins(directory: Path, programs: dict[str, str], path: str = os.environ["PATH"]) -> dict[str, str]:
+    """An environment whose first programs are these shell scripts."""
+    directory.mkdir(parents=True)
+    for name, script in programs.items():
+        (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / name).chmod(0o755)
+    return os.environ | {"PATH": f"{directory}{os.pathsep}{path}"}
 
 
 def launched(directory: Path, *arguments: str | Path, **variables: str) -> list[str]:
     """The words that would be run: a stand-in for python3 prints them, or what `STAND_IN` says."""
-    stand_in = directory / "bin" / "python3"
-    stand_in.parent.mkdir(parents=True)
-    stand_in.write_text("#!/bin/sh\n" + variables.pop("STAND_IN", 'printf "%s\\n" "$@"') + "\n")
-    stand_in.chmod(0o755)
-    path = f"{stand_in.parent}{os.pathsep}{variables.pop('PATH', os.environ['PATH'])}"
-    environment = os.environ | variables | {"PATH": path}
+    path = variables.pop("PATH", os.environ["PATH"])
+    environment = stand_ins(directory / "bin", {"python3": variables.pop("STAND_IN", PRINTS)}, path) | variables
     done = subprocess.run(["bash", LAUNCHER, *arguments], capture_output=True, text=True, check=True, env=environment)
     return done.stdout.splitlines()
+
+
+def start_script() -> str:
+    """What the pods of the JobSet run."""
+    found = re.search(r"start.sh: \|\n(.*?)\n---", JOBSET.read_text(), re.DOTALL)
+    assert found
+    return textwrap.dedent(found[1])
 
 
 @pytest.mark.parametrize(
@@ -39,6 +53,22 @@ def test_only_a_complete_checkpoint_is_gone_on_from(tmp_path: Path, *, left: tup
     assert words[-1] == "--config.seed=1"
     assert words[words.index("--workdir") + 1] == str(run)
     assert (["--resume-from", str(run)] == words[-3:-1]) is resumes
+
+
+@pytest.mark.parametrize("launcher", [LAUNCHER, SLURM, JOBSET], ids=lambda path: path.name)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_options_of_the_first_start_are_not_given_again(tmp_path: Path, launcher: Path, *, restarted: bool) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints" / ("40" if restarted else "40.tmp")).mkdir(parents=True)
+    programs = dict.fromkeys(("python3", "python", "srun"), PRINTS) | {"scontrol": ":"}
+    first, every = ["--resume-from", "other", "--new-data-phase"], ["--config.seed=1", "--config.name=a"]
+    variables = {"START_OPTIONS": " ".join(first), "SLURM_NTASKS": "16", "SLURM_JOB_ID": "7"}
+    pod = {"CONFIG": "c.py", "WORKDIR": str(run), "OPTIONS": " ".join(every), "JAX_NUM_PROCESSES": "2"}
+    environment = stand_ins(tmp_path / "bin", programs) | variables | pod | {"GPUS_PER_HOST": "8"}
+    words = ["bash", "-c", start_script()] if launcher is JOBSET else ["bash", launcher, "c.py", run, *every]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    said = done.stdout.splitlines()
+    assert said[said.index("--resume-from") :] == [*(["--resume-from", str(run)] if restarted else first), *every]
 
 
 def test_processes_are_told_of_each_other_and_of_their_gpu(tmp_path: Path) -> None:
@@ -102,9 +132,7 @@ def test_launchers_are_shell_that_parses(name: str) -> None:
 
 
 def test_the_jobset_says_the_same_number_of_hosts_everywhere() -> None:
-    text = LAUNCHER.with_name("jobset.yaml").read_text()
+    text = JOBSET.read_text()
     (count,) = re.findall(r'JAX_NUM_PROCESSES, value: "(\d+)"', text)
     assert re.findall(r"(?:parallelism|completions): (\d+)", text) == [count] * 2
-    script = re.search(r"start.sh: \|\n(.*?)\n---", text, re.DOTALL)
-    assert script
-    subprocess.run(["bash", "-n"], input=textwrap.dedent(script[1]), text=True, check=True)
+    subprocess.run(["bash", "-n"], input=start_script(), text=True, check=True)
