@@ -44,6 +44,7 @@ def test_another_effective_batch_is_refused_with_the_ways_on(store: Store) -> No
         check_contract(REF, {"data_contract": contract(store, "padded", 4, 6, 1)}, contract(store, "padded", 2, 6, 1))
     said = str(error.value)
     assert "draws_per_step was 24 and is 12" in said
+    assert "data.train_batch_size x training.gradient_accumulation_steps x devices must be 24)" in said
     assert "--new-data-phase" in said
     assert "--initialize-weights-from" in said
 
@@ -58,7 +59,20 @@ def test_another_effective_batch_is_refused_with_the_ways_on(store: Store) -> No
 def test_buckets_are_bound_to_their_split(store: Store, split: tuple[int, int, int], named: tuple[str, ...]) -> None:
     with pytest.raises(InputError) as error:
         check_contract(REF, {"data_contract": contract(store, "bucket", 4, 6, 1)}, contract(store, "bucket", *split))
-    assert all(difference in str(error.value) for difference in named)
+    said = str(error.value)
+    assert all(difference in said for difference in named)
+    assert "bucket_pool_size 6, data.train_batch_size 6, training.gradient_accumulation_steps 1, devices 4)" in said
+
+
+def test_leaving_buckets_is_told_what_they_need(store: Store) -> None:
+    with pytest.raises(InputError, match=r"bucket mode needs .*devices 4\)"):
+        check_contract(REF, {"data_contract": contract(store, "bucket", 4, 6, 1)}, contract(store, "padded", 4, 6, 1))
+
+
+def test_other_differences_say_nothing_of_the_split(store: Store) -> None:
+    before = contract(store, "padded", 4, 6, 1)
+    with pytest.raises(InputError, match=r"seed was 1 and is 0\); restore them, or keep"):
+        check_contract(REF, {"data_contract": before | {"seed": 1}}, before)
 
 
 def test_the_rungs_are_no_part_of_it(store: Store) -> None:

@@ -22,6 +22,13 @@ from wam_jax.training.phases import DataPhase
 from wam_jax.training.start import RUN_FILE, Start
 
 _FORMAT = 1
+_SPLIT = {
+    "bucket.pool": "data.batching.bucket_pool_size",
+    "bucket.microbatch": "data.train_batch_size",
+    "bucket.accumulation": "training.gradient_accumulation_steps",
+    "bucket.ranks": "devices",
+}
+"""Parts of a bucket's contract, and what sets each."""
 
 
 def run_record(
@@ -121,17 +128,25 @@ def check_contract(ref: CheckpointRef, meta: Json, contract: Json) -> None:
         InputError: listing every field that differs.
     """
     stored, own = _flat(meta["data_contract"]), _flat(json.loads(json.dumps(contract)))
-    differences = [
-        f"{name} was {stored.get(name)!r} and is {own.get(name)!r}"
-        for name in sorted(stored.keys() | own.keys())
-        if stored.get(name) != own.get(name)
-    ]
-    if differences:
+    differing = [name for name in sorted(stored.keys() | own.keys()) if stored.get(name) != own.get(name)]
+    if differing:
+        said = "; ".join(f"{name} was {stored.get(name)!r} and is {own.get(name)!r}" for name in differing)
         remedy = (
-            f"the data differ ({'; '.join(differences)}); restore them, or keep parameters, optimizer and step but "
-            "draw anew by --new-data-phase, or start a new run with the parameters by --initialize-weights-from"
+            f"the data differ ({said}); restore them{_split_to_restore(stored, differing)}, or keep parameters, "
+            "optimizer and step but draw anew by --new-data-phase, or start a new run with the parameters by "
+            "--initialize-weights-from"
         )
         raise InputError(ref.flag, str(ref.path), remedy)
+
+
+def _split_to_restore(stored: Json, differing: list[str]) -> str:
+    """Which settings give an update the draws that it had; a contract has no names of them."""
+    if any(name in differing for name in _SPLIT) and all(name in stored for name in _SPLIT):
+        return f" (bucket mode needs {', '.join(f'{field} {stored[name]}' for name, field in _SPLIT.items())})"
+    if "draws_per_step" in differing:
+        draws = stored["draws_per_step"]
+        return f" (data.train_batch_size x training.gradient_accumulation_steps x devices must be {draws})"
+    return ""
 
 
 def changed_fields(before: Json, config: Config) -> dict[str, list[Any]]:
