@@ -71,9 +71,18 @@ def test_a_run_of_two_processes_is_killed_stopped_and_ends_as_that_of_one(config
 def test_what_one_process_cannot_do_ends_the_others_with_its_message(config: Path, tmp_path: Path) -> None:
     with start(config, "--workdir", tmp_path / "run", trap=("1", "raise", "0")) as both:
         (code, said), (failed, own) = both.finish()
-    assert (code, failed) == (1, 2)
+    assert (code, failed) == (2, 2)
     assert own.endswith("error: data.store = 'shard-3': cannot be read from this host\n")
     assert "error: process 1: InputError: data.store = 'shard-3': cannot be read from this host\n" in said
+
+
+def test_what_fails_after_the_others_are_done_ends_them_with_its_message() -> None:
+    with Processes(module="tests.training.failing_late") as both:
+        ended = both.finish(timeout=60)
+    message = "report.json = '/full': cannot be written\n"
+    assert [code for code, _ in ended] == [2, 2]
+    assert ended[0][1].endswith(f"error: {message}")
+    assert ended[1][1].endswith(f"error: process 0: InputError: {message}")
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ A process alone needs nothing of this. Several are one run when the environment 
     Open MPI     ranks of one `mpirun`
     Kubernetes   pods of an indexed Job or a JobSet, where the package `kubernetes` is installed
 
-A process that fails says so to the others, which print its message and end as well; one that is killed is missed after
-the heartbeat. Either way no process waits for one that is gone.
+A process that fails says so to the others, which print its message and end as well, with its exit code; one that is
+killed is missed after the heartbeat. Either way no process waits for one that is gone.
 """
 
 import importlib.util
@@ -28,6 +28,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from wam_jax.cli import outcome
 from wam_jax.errors import InputError
 
 ADDRESS, COUNT, ID = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
@@ -126,7 +127,7 @@ def connected(*, heartbeat_seconds: int) -> Generator[None]:
     client = ocp.multihost.get_jax_distributed_client()
     with _FailureWatch(client):
         yield
-    client.wait_at_barrier(_END, _END_SECONDS * 1000)  # Process 0 still draws the report.
+        client.wait_at_barrier(_END, _END_SECONDS * 1000)  # Process 0 still draws the report, and may yet fail.
     jax.distributed.shutdown()
 
 
@@ -175,17 +176,16 @@ class _FailureWatch:
             message = self._client.key_value_try_get(_FAILURE)
         except jax.errors.JaxRuntimeError:  # Nobody failed; or process 0 is gone, which the heartbeat notices.
             return
-        _leave(f"error: {message}", 1)
+        code, _, line = message.partition(" ")
+        _leave(f"error: {line}", int(code))
 
     def _fail(self, error: BaseException) -> None:
         """Ends at once: waiting for the others, as Python would on its way out, is waiting for who waits for this."""
         self._leave_with_others()  # Then this failure, a broken connection perhaps, is only what follows from theirs.
-        said, code = f"error: {error}", {InputError: 2, KeyboardInterrupt: 130}.get(type(error), 1)
-        if code == 1:
-            said = "".join(traceback.format_exception(error))
+        said, code = outcome(error) or ("".join(traceback.format_exception(error)), 1)
         line = " ".join(f"process {jax.process_index()}: {type(error).__name__}: {error}".split())
         with suppress(jax.errors.JaxRuntimeError):  # Another one failed first, or process 0 is gone.
-            self._client.key_value_set(_FAILURE, line)
+            self._client.key_value_set(_FAILURE, f"{code} {line}")
         _leave(said, code)
 
 
