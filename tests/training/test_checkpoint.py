@@ -15,6 +15,7 @@ import pytest
 
 from tests.training.rigs import OPTIMIZER, TRAINING, Rig, make_rig
 from wam_jax.errors import InputError
+from wam_jax.training import checkpoint
 from wam_jax.training.checkpoint import CheckpointWriter, read_meta, restore_params, restore_state
 from wam_jax.training.locate import CheckpointRef, durable_steps
 from wam_jax.training.state import TrainState
@@ -98,6 +99,55 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_is_offered(
         restore_state(ref, rig.abstract)
     assert "this checkpoint is damaged" in str(error.value)
     assert str(error.value).endswith(f"--resume-from {tmp_path / '4'}")
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ocp.CheckpointManager, "restore", fail)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        ConnectionResetError("peer"),
+        TimeoutError("peer"),
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes."),
+        jax.errors.JaxRuntimeError("UNAVAILABLE: process 1 is gone"),
+        ValueError("RESOURCE_EXHAUSTED: too many requests"),
+        ValueError("UNAVAILABLE: bucket"),
+    ],
+)
+def test_what_says_nothing_of_the_files_is_no_damage(
+    tmp_path: Path, rig: Rig, state: TrainState, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    ref = save(tmp_path, state, 4)
+    fails(monkeypatch, error)
+    with pytest.raises(type(error)) as raised:
+        restore_state(ref, rig.abstract)
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "denied", "d/1"), ValueError("PERMISSION_DENIED: d/1")])
+def test_files_of_others_are_no_damage(
+    tmp_path: Path, state: TrainState, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    ref = save(tmp_path, state, 4)
+    fails(monkeypatch, error)
+    with pytest.raises(InputError, match=r"this checkpoint cannot be read \(.*d/1") as said:
+        read_meta(ref)
+    assert "damaged" not in str(said.value)
+
+
+def test_a_newer_format_is_said_to_be_one(tmp_path: Path, state: TrainState, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr(checkpoint, "FORMAT", 2)
+        ref = save(tmp_path, state, 4)
+        assert read_meta(ref)["format"] == 2
+    with pytest.raises(InputError, match="is of format 2, and this version reads 1; use the version that wrote it"):
+        read_meta(ref)
 
 
 def test_reads_that_end_after_the_failed_one_are_not_reported(

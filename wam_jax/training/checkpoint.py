@@ -5,11 +5,12 @@ A run directory keeps them under `checkpoints/STEP/`, in items that can be read 
     params       the parameters, a nested dict
     optimizer    the optimizer's state, and the counters of updates done and skipped
     ema          the moving average of the parameters, where one is kept
-    meta         JSON: what the run is and where it stands (`wam_jax.training.lineage`), and checksums of every array
+    meta         JSON: what the run is and where it stands (`wam_jax.training.record`), and checksums of every array
 
 A checkpoint exists once its directory has its final name, which happens when all of it is on disk; a write that was cut
 short leaves a directory with a temporary name, which is never taken for one. Values are compared with their checksums
 when they are read: what is damaged is said and never used, nor is an older one used in its place without being asked.
+Of what goes wrong while reading, only what says something of the files is called damage.
 """
 
 import sys
@@ -27,8 +28,15 @@ from wam_jax.training.locate import CheckpointRef, Json
 from wam_jax.training.state import TrainState
 from wam_jax.training.tree import leaf_dtypes, named_shapes
 
-_CHECKSUMS = "checksums"
+FORMAT = 1
+"""Of the layout above; one that this version cannot read has a higher number."""
+
+_FORMAT, _CHECKSUMS = "format", "checksums"
 _SHOWN = 5
+_NOT_OF_FILES = (MemoryError, ConnectionError, TimeoutError, jax.errors.JaxRuntimeError)
+_FORBIDDEN = "PERMISSION_DENIED"
+_PASSING = ("RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED")
+"""Status words of the storage library that say nothing of the files."""
 
 
 class CheckpointWriter:
@@ -53,7 +61,7 @@ class CheckpointWriter:
         if step in self._manager.all_steps():
             return
         items = _items(state)
-        meta = meta | {_CHECKSUMS: {name: checksums(item) for name, item in items.items()}}
+        meta = meta | {_FORMAT: FORMAT, _CHECKSUMS: {name: checksums(item) for name, item in items.items()}}
         arguments = {name: ocp.args.StandardSave(item) for name, item in items.items()}
         if not self._manager.save(step, args=ocp.args.Composite(**arguments, meta=ocp.args.JsonSave(meta))):
             raise RuntimeError(f"the checkpoint of step {step} was not taken; newest is {self._manager.latest_step()}")
@@ -71,9 +79,13 @@ def read_meta(ref: CheckpointRef) -> Json:
     """The JSON of a checkpoint.
 
     Raises:
-        InputError: it is damaged.
+        InputError: it is damaged, or of a newer version.
     """
-    return _read(ref, lambda manager: manager.restore(ref.step, args=_composite()))["meta"]
+    meta = _read(ref, lambda manager: manager.restore(ref.step, args=_composite()))["meta"]
+    if meta[_FORMAT] > FORMAT:
+        remedy = f"is of format {meta[_FORMAT]}, and this version reads {FORMAT}; use the version that wrote it"
+        raise InputError(ref.flag, str(ref.path), remedy)
+    return meta
 
 
 def restore_state(ref: CheckpointRef, abstract: TrainState) -> TrainState:
@@ -158,14 +170,18 @@ def _composite(**arguments: Any) -> ocp.args.Composite:
 
 
 def _read(ref: CheckpointRef, action: Callable[[ocp.CheckpointManager], Any], **handlers: Any) -> Any:
-    """Whatever a reader raises means that the files are not what a complete write left."""
+    """What `action` reads; errors of memory, devices and peers pass, others say something of the files."""
     options = ocp.CheckpointManagerOptions(read_only=True)
     report, sys.unraisablehook = sys.unraisablehook, _without_late_reads(sys.unraisablehook)
     try:
         with ocp.CheckpointManager(ref.directory, options=options, item_handlers=handlers or None) as manager:
             found = action(manager)
-    except Exception as error:
-        raise damaged(ref, f"{type(error).__name__}: {error}") from error  # The hook stays: more may come.
+    except Exception as error:  # The hook stays: more may come.
+        if isinstance(error, _NOT_OF_FILES) or str(error).startswith(_PASSING):
+            raise
+        if isinstance(error, PermissionError) or str(error).startswith(_FORBIDDEN):
+            raise InputError(ref.flag, str(ref.path), f"this checkpoint cannot be read ({error})") from error
+        raise damaged(ref, f"{type(error).__name__}: {error}") from error
     sys.unraisablehook = report
     return found
 

@@ -21,7 +21,6 @@ from wam_jax.training.locate import CheckpointRef, Json
 from wam_jax.training.phases import DataPhase
 from wam_jax.training.start import RUN_FILE, Start
 
-_FORMAT = 1
 _SPLIT = {
     "bucket.pool": "data.batching.bucket_pool_size",
     "bucket.microbatch": "data.train_batch_size",
@@ -104,7 +103,6 @@ def checkpoint_meta(
         samples_per_update: draws of an update.
     """
     fixed = {
-        "format": _FORMAT,
         **{name: record[name] for name in ("run_id", "name", "parent", "config")},
         "overrides": record["launches"][-1]["overrides"],
         "data_contract": contract,
