@@ -1,9 +1,12 @@
 """What is saved is what is restored; what is damaged or does not fit is said."""
 
+import contextlib
 import dataclasses
 import os
+import re
+import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +17,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from tests.training.rigs import OPTIMIZER, TRAINING, Rig, make_rig
+from wam_jax.cli import RunError
 from wam_jax.errors import InputError
 from wam_jax.training import checkpoint
 from wam_jax.training.checkpoint import CheckpointWriter, read_meta, restore_params, restore_state
@@ -54,6 +58,56 @@ def test_a_checkpoint_says_what_the_run_is(tmp_path: Path, state: TrainState) ->
 def test_the_newest_are_kept_and_a_step_is_saved_once(tmp_path: Path, state: TrainState) -> None:
     save(tmp_path, state, 0, 4, 8, 8, 12, keep=2)
     assert durable_steps(tmp_path) == [8, 12]
+
+
+def with_a_large_kernel(state: TrainState) -> TrainState:
+    """With parameters that no compression makes small: 16 kB."""
+    large = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    return dataclasses.replace(state, params={"kernel": jax.device_put(large, state.step.sharding)})
+
+
+@contextlib.contextmanager
+def files_no_larger_than(size: int) -> Generator[None]:
+    """Writes beyond fail, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("noticed", ["save", "wait", "close"])
+def test_a_checkpoint_that_cannot_be_written_is_one_line(
+    tmp_path: Path, state: TrainState, noticed: str, *, kept: bool
+) -> None:
+    writer, state = CheckpointWriter(tmp_path / "checkpoints", keep=3), with_a_large_kernel(state)
+    if kept:
+        writer.save(0, state, {})
+        writer.wait()
+    notices = {"save": lambda: writer.save(8, state, {}), "wait": writer.wait, "close": writer.close}
+    with files_no_larger_than(10_000):
+        writer.save(4, state, {})
+        with pytest.raises(RunError) as error:
+            notices[noticed]()
+    writer.close()
+    way = "the newest complete one is of step 0" if kept else "there is no complete one"
+    remedy = f"then --resume-from {tmp_path}" if kept else "then start again"
+    reason = r"File too large \[os_error_code='27'\]|File too large"
+    assert re.fullmatch(
+        rf"the checkpoint of step 4 cannot be written \(({reason})\); {way}; make room, {remedy}", str(error.value)
+    )
+
+
+def test_a_defect_while_writing_is_not_taken_for_a_full_disk(
+    tmp_path: Path, state: TrainState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("no sharding")
+
+    with CheckpointWriter(tmp_path, keep=3) as writer:
+        monkeypatch.setattr(ocp.CheckpointManager, "save", fail)
+        with pytest.raises(ValueError, match="no sharding"):
+            writer.save(4, state, {})
 
 
 def test_parameters_alone_come_back(tmp_path: Path, rig: Rig, state: TrainState) -> None:
@@ -169,8 +223,7 @@ def test_reads_that_end_after_the_failed_one_are_not_reported(
 
 
 def test_a_flipped_bit_is_found(tmp_path: Path, state: TrainState) -> None:
-    large = jax.device_put(np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32), state.step.sharding)
-    state = dataclasses.replace(state, params={"kernel": large})
+    state = with_a_large_kernel(state)
     ref = save(tmp_path, state, 4)
     file = max(files(ref.path / "params"), key=lambda file: file.stat().st_size)
     content = bytearray(file.read_bytes())

@@ -13,18 +13,21 @@ when they are read: what is damaged is said and never used, nor is an older one 
 Of what goes wrong while reading, only what says something of the files is called damage.
 """
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import jax
 import orbax.checkpoint as ocp
 
+from wam_jax.cli import RunError
 from wam_jax.errors import InputError
 from wam_jax.policies.base import Params
 from wam_jax.training.checksums import checksums
-from wam_jax.training.locate import CheckpointRef, Json
+from wam_jax.training.locate import CheckpointRef, Json, durable_steps
 from wam_jax.training.state import TrainState
 from wam_jax.training.tree import leaf_dtypes, named_shapes
 
@@ -35,6 +38,8 @@ _FORMAT, _CHECKSUMS = "format", "checksums"
 _SHOWN = 5
 _NOT_OF_FILES = (MemoryError, ConnectionError, TimeoutError, jax.errors.JaxRuntimeError)
 _FORBIDDEN = "PERMISSION_DENIED"
+_STATUS = r"[A-Z]+(_[A-Z]+)*: "
+"""How messages of the storage library begin, which raises them as `ValueError`."""
 _PASSING = ("RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED")
 """Status words of the storage library that say nothing of the files."""
 
@@ -45,6 +50,7 @@ class CheckpointWriter:
     def __init__(self, directory: Path, *, keep: int) -> None:
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True)
         self._manager = ocp.CheckpointManager(directory.absolute(), options=options)
+        self._directory, self._begun = directory, list[int]()
 
     def __enter__(self) -> Self:
         return self
@@ -56,23 +62,55 @@ class CheckpointWriter:
         """Starts to write the state after `step` updates; does nothing where there is one of this step already.
 
         Waits until the device has done those updates and the write before this one is over. Donating the state
-        afterwards is safe. A write that failed in the background raises here or in `wait`.
+        afterwards is safe. A write that failed in the background raises here, in `wait` or in `close`.
+
+        Raises:
+            RunError: a checkpoint cannot be written.
         """
         if step in self._manager.all_steps():
             return
         items = _items(state)
         meta = meta | {_FORMAT: FORMAT, _CHECKSUMS: {name: checksums(item) for name, item in items.items()}}
         arguments = {name: ocp.args.StandardSave(item) for name, item in items.items()}
-        if not self._manager.save(step, args=ocp.args.Composite(**arguments, meta=ocp.args.JsonSave(meta))):
+        self._begun.append(step)
+        with self._written():
+            taken = self._manager.save(step, args=ocp.args.Composite(**arguments, meta=ocp.args.JsonSave(meta)))
+        if not taken:
             raise RuntimeError(f"the checkpoint of step {step} was not taken; newest is {self._manager.latest_step()}")
 
     def wait(self) -> None:
-        """Returns when everything saved is durable."""
-        self._manager.wait_until_finished()
+        """Returns when everything saved is durable; errors as `save`."""
+        with self._written():
+            self._manager.wait_until_finished()
 
     def close(self) -> None:
-        """Waits, and releases the background threads."""
-        self._manager.close()
+        """Waits, and releases the background threads; errors as `save`."""
+        with self._written():
+            self._manager.close()
+
+    @contextmanager
+    def _written(self) -> Generator[None]:
+        """Says which checkpoint is lost where the storage fails; that it is another one than asked for is usual."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            reason = _storage_failure(error)
+            if reason is None:
+                raise
+            kept, run = durable_steps(self._directory), self._directory.parent
+            lost = next((step for step in self._begun if step not in kept), self._begun[-1])
+            way = f"the newest complete one is of step {kept[-1]}" if kept else "there is no complete one"
+            remedy = f"then --resume-from {run}" if kept else "then start again"
+            raise RunError(
+                f"the checkpoint of step {lost} cannot be written ({reason}); {way}; make room, {remedy}"
+            ) from error
+
+
+def _storage_failure(error: OSError | ValueError) -> str | None:
+    """Why the storage failed, in its last words; None where another defect did."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error).rsplit(": ", 1)[-1] if re.match(_STATUS, str(error)) else None
 
 
 def read_meta(ref: CheckpointRef) -> Json:
