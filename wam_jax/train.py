@@ -2,8 +2,8 @@
 
 Arguments, configuration and run directory are checked here, before the seconds that importing the numerical stack
 takes; `wam_jax.training.run` does the rest. What cannot work is said in one line, with exit code 2. Other exit codes:
-0 the run is complete, or SIGTERM stopped it and it is saved; 1 an update was not finite, or another process of the run
-failed; 130 Ctrl-C (saved as well).
+0 the run is complete, or SIGTERM stopped it and it is saved; 1 it failed; 3 an update was not finite; 130 Ctrl-C (saved
+as well). Where one process of several fails, all end with its code.
 
 Started once for every process of a run on several hosts or GPUs (`wam_jax.training.cluster`), it is one run.
 """

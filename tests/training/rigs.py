@@ -1,6 +1,7 @@
 """A small run of the fakes, with everything that the loop works with."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +100,8 @@ def run_loop(
             programs=rig.programs,
             steps=rig.data.steps,
             held_out=rig.data.validation(),
-            samples_per_update=rig.data.draws_per_step,
             phase=phase,
+            draws=functools.partial(phase.draws, draws_per_step=rig.data.draws_per_step),
             recorder=recorder,
             checkpoints=checkpoints,
             meta=lambda done: {"step": done},

@@ -12,7 +12,9 @@ from wam_jax.data.loader import TrainData
 from wam_jax.data.store import Store, open_store
 from wam_jax.errors import InputError
 from wam_jax.training.locate import CheckpointRef
+from wam_jax.training.phases import DataPhase
 from wam_jax.training.record import check_contract
+from wam_jax.training.run import draws_by_update
 
 REF = CheckpointRef(Path("/r/checkpoints"), 4, "--resume-from")
 
@@ -22,15 +24,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return open_store(write_tiny_store(tmp_path_factory.mktemp("data") / "store", (3, 5, 2, 4) * 8))
 
 
-def contract(store: Store, mode: str, ranks: int, microbatch: int, accumulation: int, **changes: Any) -> dict[str, Any]:
+def data_of(store: Store, mode: str, ranks: int, microbatch: int, accumulation: int, **changes: Any) -> TrainData:
     config = tiny_config(
         data={"train_batch_size": microbatch},
         training={"gradient_accumulation_steps": accumulation},
         construction={"chunk_size": 3},
         batching={"mode": mode, "bucket_pool_size": 6},
     )
-    data = TrainData(dataclasses.replace(config, **changes), store, rows=range(ranks))
-    return data.contract()
+    return TrainData(dataclasses.replace(config, **changes), store, rows=range(ranks))
+
+
+def contract(*split: Any, **changes: Any) -> dict[str, Any]:
+    return data_of(*split, **changes).contract()
 
 
 @pytest.mark.parametrize("mode", ["padded", "packed"])
@@ -82,3 +87,13 @@ def test_the_rungs_are_no_part_of_it(store: Store) -> None:
         for data in (wide, narrow)
     )
     check_contract(REF, {"data_contract": before}, after)
+
+
+@pytest.mark.parametrize("mode", ["padded", "packed", "bucket"])
+def test_draws_of_an_update_are_named_where_they_are_a_stretch_of_the_stream(store: Store, mode: str) -> None:
+    data, phase = data_of(store, mode, 2, 3, 1), DataPhase(1, 0, 5)
+    named, drawn = draws_by_update(data, phase), data.planner.plan(2 + phase.shift).draws
+    places = sorted((drawn.epoch * data.draws_per_epoch + drawn.position).flatten().tolist())
+    stretch = list(range(places[0], places[0] + data.draws_per_step))
+    assert (places == stretch) is (mode != "bucket")
+    assert (list(named(3)) if named else None) == (None if mode == "bucket" else places)

@@ -18,7 +18,7 @@ def update(step: int, *, bad: tuple[bool, bool] = (False, False)) -> Pending:
 
 
 def pending(rows: list[Row], **options: Any) -> PendingUpdates:
-    defaults: dict[str, Any] = {"samples_per_update": 6, "stop": True, "log_every": 1}
+    defaults: dict[str, Any] = {"stop": True, "log_every": 1}
     return PendingUpdates(rows.append, ["a/kernel", "b/bias"], **defaults | options)
 
 
@@ -85,7 +85,7 @@ def test_skipping_goes_on_after_an_update_that_is_not_finite() -> None:
 def test_the_message_names_draws_and_parameters() -> None:
     names = [f"layer{i}/kernel" for i in range(30)]
     with pytest.raises(NonFiniteError) as error:
-        check_finite(3, float("nan"), np.arange(30) != 4, names, samples_per_update=8)
+        check_finite(3, float("nan"), np.arange(30) != 4, names, draws=range(16, 24))
     message = str(error.value)
     assert "update 3 is not finite (loss nan; draws 16 to 23)" in message
     assert "29 of 30 parameters: layer0/kernel, layer1/kernel" in message
@@ -93,7 +93,14 @@ def test_the_message_names_draws_and_parameters() -> None:
     assert "and 9 more" in message
 
 
+def test_an_update_whose_draws_are_no_stretch_is_named_alone() -> None:
+    queue = pending([], draws=None)
+    queue.add(update(2, bad=(True, False)))
+    with pytest.raises(NonFiniteError, match=r"update 2 is not finite \(loss 2\): gradients of 1 of 2"):
+        queue.drain()
+
+
 def test_a_loss_that_is_not_finite_is_enough() -> None:
-    check_finite(1, 0.0, np.zeros(2, bool), ["a", "b"], samples_per_update=1)
+    check_finite(1, 0.0, np.zeros(2, bool), ["a", "b"])
     with pytest.raises(NonFiniteError, match="0 of 2 parameters: none"):
-        check_finite(1, float("inf"), np.zeros(2, bool), ["a", "b"], samples_per_update=1)
+        check_finite(1, float("inf"), np.zeros(2, bool), ["a", "b"])

@@ -6,7 +6,7 @@ import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,9 +15,11 @@ from tests.support.stores import rewrite_episode, rewrite_index
 from tests.training.commands import make_experiment, numbers, run_command
 from wam_jax import train
 from wam_jax.errors import InputError
+from wam_jax.training import run as runner
 from wam_jax.training.checkpoint import read_meta
 from wam_jax.training.locate import CHECKPOINTS, durable_steps, find_checkpoint
 from wam_jax.training.metrics import MetricsFile, Row
+from wam_jax.training.nonfinite import NonFiniteError
 from wam_jax.training.phases import EPOCHS_APART
 
 STEPS = 8
@@ -99,6 +101,34 @@ def test_a_stopped_run_branches_off_bitwise(
     assert final_checksums(branch) == final_checksums(experiment.whole)
     parent = json.loads((branch / "run.json").read_text())["parent"]
     assert parent["path"] == str(find_checkpoint(str(run), flag="--resume-from").path)
+
+
+@pytest.mark.parametrize("stage", ["first_state", "compile_ahead"])
+def test_a_run_that_is_stopped_before_its_first_update_saves(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    do = getattr(runner, stage)
+
+    def asked(*words: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return do(*words, **options)
+
+    monkeypatch.setattr(runner, stage, asked)
+    assert experiment.train("--workdir", tmp_path / "run") == 0
+    assert durable_steps(tmp_path / "run" / CHECKPOINTS) == [0]
+    assert numbers(tmp_path / "run") == []
+
+
+def test_an_update_that_is_not_finite_has_an_exit_code_of_its_own(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def diverge(*_: Any) -> Any:
+        raise NonFiniteError("update 1 is not finite")
+
+    monkeypatch.setattr(runner, "compile_ahead", lambda *_, **__: None)
+    monkeypatch.setattr(runner.Loop, "run", diverge)
+    assert experiment.train("--workdir", tmp_path / "run") == 3
+    assert "stopped: update 1 is not finite\n" in capsys.readouterr().err
 
 
 def test_a_new_run_takes_parameters(experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,8 @@ from jax import monitoring
 from tests.support.networks import SMALL_NETWORK, policy_for
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
+from tests.training.fakes import make_batch
+from tests.training.rigs import make_rig
 from wam_jax.config.schema import OptimizerConfig
 from wam_jax.data.loader import TrainData
 from wam_jax.data.store import open_store
@@ -64,3 +66,10 @@ def test_after_it_an_epoch_compiles_nothing(tmp_path, compiled):
             jax.block_until_ready(programs.gradient(state.params, programs.zeros(), put_rows(mesh, batch)))
     assert len(used) > 1
     assert compiled["jit(gradient)"] == shapes
+
+
+def test_what_will_not_be_used_is_not_compiled(compiled):
+    rig, asked = make_rig(), iter([False, True])
+    batches = [make_batch(0), make_batch(1), make_batch(2)]
+    compile_ahead(rig.programs, rig.fresh(), batches, rig.mesh, until=lambda: next(asked))
+    assert compiled["jit(gradient)"] == 1

@@ -47,8 +47,8 @@ class Loop:
         programs: the compiled work.
         steps: the steps of the stream of draws from a given one on, without end.
         held_out: the validation batches.
-        samples_per_update: draws of an update.
         phase: where in the stream of draws the updates are.
+        draws: where in it those of each update are; None where they are no stretch of it.
         recorder: takes the rows.
         checkpoints: takes the states.
         meta: what a checkpoint says of the run, by the updates done.
@@ -60,8 +60,8 @@ class Loop:
     programs: Programs
     steps: Callable[[int], Iterator[HostStep]]
     held_out: Sequence[RowBatch]
-    samples_per_update: int
     phase: DataPhase
+    draws: Callable[[int], range] | None
     recorder: Recorder
     checkpoints: CheckpointWriter
     meta: Callable[[int], Json]
@@ -78,8 +78,7 @@ class Loop:
         pending = PendingUpdates(
             self.recorder.write,
             leaf_names(state.params),
-            samples_per_update=self.samples_per_update,
-            first_draw=self.phase.shift * self.samples_per_update,
+            draws=self.draws,
             stop=self.config.nonfinite == "stop",
             log_every=self.config.log_every,
             hear=self.stop.hear,

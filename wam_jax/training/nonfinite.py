@@ -20,8 +20,7 @@ def check_finite(
     nonfinite: np.ndarray,
     names: Sequence[str],
     *,
-    samples_per_update: int,
-    first_draw: int = 0,
+    draws: range | None = None,
 ) -> None:
     """Passes a finite update.
 
@@ -30,18 +29,17 @@ def check_finite(
         loss: the update's loss.
         nonfinite: bool[leaves], gradients that are not finite.
         names: of the leaves.
-        samples_per_update: for the positions of the update's draws.
-        first_draw: of the first update.
+        draws: where in the stream the update's draws are; None where they are no stretch of it.
     Raises:
-        NonFiniteError: naming the draws and the first parameters.
+        NonFiniteError: naming the update, its draws and the first parameters.
     """
     if np.isfinite(loss) and not nonfinite.any():
         return
     found = [name for name, bad in zip(names, nonfinite, strict=True) if bad]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    first = first_draw + (step - 1) * samples_per_update
+    drawn = f"; draws {draws[0]} to {draws[-1]}" if draws else ""
     raise NonFiniteError(
-        f"update {step} is not finite (loss {loss:g}; draws {first} to {first + samples_per_update - 1}): gradients of "
-        f"{len(found)} of {len(names)} parameters: {', '.join(found[:_SHOWN]) or 'none'}{more}. It was not applied. "
+        f"update {step} is not finite (loss {loss:g}{drawn}): gradients of {len(found)} of {len(names)} parameters: "
+        f"{', '.join(found[:_SHOWN]) or 'none'}{more}. It was not applied. "
         "Lower training.optimizer.learning_rate, set max_grad_norm, or count and skip: training.nonfinite = 'skip'"
     )

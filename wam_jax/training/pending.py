@@ -69,8 +69,7 @@ class PendingUpdates:
         write: Callable[[Row], None],
         leaves: Sequence[str],
         *,
-        samples_per_update: int,
-        first_draw: int = 0,
+        draws: Callable[[int], range] | None = None,
         stop: bool,
         log_every: int,
         hear: Callable[[int], None] = lambda _: None,
@@ -79,15 +78,13 @@ class PendingUpdates:
         Args:
             write: takes the rows.
             leaves: names of the parameters.
-            samples_per_update: draws of an update.
-            first_draw: of the first update.
+            draws: where in the stream an update's draws are, by its number; None where they are no stretch of it.
             stop: whether an update that is not finite ends the run.
             log_every: every how many updates one is written.
             hear: takes the vote of every update.
         """
         self._write, self._leaves = write, leaves
-        self._samples, self._stop, self._log_every, self._hear = samples_per_update, stop, log_every, hear
-        self._first_draw = first_draw
+        self._draws, self._stop, self._log_every, self._hear = draws, stop, log_every, hear
         self._queue: deque[Pending] = deque()
         self.restart_clock()
 
@@ -117,14 +114,8 @@ class PendingUpdates:
         seconds, self._last = now - self._last, now
         nonfinite = values.pop("nonfinite")
         if self._stop:
-            check_finite(
-                update.step,
-                float(values["loss"]),
-                nonfinite,
-                self._leaves,
-                samples_per_update=self._samples,
-                first_draw=self._first_draw,
-            )
+            draws = self._draws(update.step) if self._draws else None
+            check_finite(update.step, float(values["loss"]), nonfinite, self._leaves, draws=draws)
         if update.step % self._log_every == 0:
             self._write(_row(update, {name: value.item() for name, value in values.items()}, seconds))
 

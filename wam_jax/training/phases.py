@@ -27,6 +27,11 @@ class DataPhase:
     from_step: int = 0
     shift: int = 0
 
+    def draws(self, step: int, *, draws_per_step: int) -> range:
+        """Where in the stream the draws of the update are after which `step` are done, if it takes them in order."""
+        first = (step - 1 + self.shift) * draws_per_step
+        return range(first, first + draws_per_step)
+
 
 def next_phase(before: DataPhase, step: int, *, draws_per_epoch: int, draws_per_step: int) -> DataPhase:
     """The phase after another one, from `step` updates on, of data with these sizes."""

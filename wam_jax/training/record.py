@@ -96,6 +96,9 @@ def checkpoint_meta(
 ) -> Callable[[int], Json]:
     """What a checkpoint says of its run, as a function of the updates done.
 
+    `next_draw` counts the draws of the stream before the next update. In all modes but bucket, that is the place of its
+    first draw; a bucket's updates take draws from anywhere in the epoch that this place is in.
+
     Args:
         record: of the run.
         contract: what decides which draws make which update (`TrainData.contract`).

@@ -5,6 +5,7 @@ allocated, and until the run record is written nothing is on disk, so that whate
 """
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -13,6 +14,7 @@ from jax.sharding import Mesh, PartitionSpec
 from wam_jax.config import Config, LoadedConfig
 from wam_jax.data.codec import codec_of
 from wam_jax.data.loader import TrainData
+from wam_jax.data.planner import BucketPlanner
 from wam_jax.data.store import Store
 from wam_jax.data.verify import check_fingerprint, verify_episode
 from wam_jax.errors import InputError
@@ -41,6 +43,9 @@ from wam_jax.training.strips import Strip, denoised_strips
 from wam_jax.training.tree import count_values, leaf_names, parameter_counts
 from wam_jax.training.warmup import compile_ahead
 
+NON_FINITE = 3
+"""The exit code of a run that stops at an update that is not finite: another start would meet the same one."""
+
 
 def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int | None = None) -> int:
     """Trains a run whose configuration, directory and store have been checked; returns the exit code.
@@ -62,36 +67,35 @@ def train(loaded: LoadedConfig, start: Start, store: Store, *, world_size: int |
     policy = make_policy(config, store)
     optimizer = make_optimizer(config.training.optimizer, num_steps=steps)
     abstract = abstract_state(mesh, policy, optimizer)
-    state = first_state(start, abstract, policy, optimizer, seed=config.seed)
-
-    record = describe(loaded, start, store, abstract, source_meta, data.shapes.summary())
-    if is_main():
-        write_run_record(start.workdir, record)
-    programs = compiled_programs(policy, optimizer, abstract, data)
-    compile_ahead(programs, state, data.empty_batches(), mesh)
-    with (
-        StopRequest() as stop,
-        open_recorder(start, num_steps=steps, step=step) as recorder,
-        CheckpointWriter(start.checkpoints, keep=config.training.max_checkpoints_to_keep) as checkpoints,
-    ):
-        loop = Loop(
-            config=config.training,
-            mesh=mesh,
-            programs=programs,
-            steps=data.steps,
-            held_out=data.validation(),
-            samples_per_update=data.draws_per_step,
-            phase=phase,
-            recorder=recorder,
-            checkpoints=checkpoints,
-            meta=checkpoint_meta(record, data.contract(), phase, samples_per_update=data.draws_per_step),
-            stop=stop,
-        )
-        try:
-            state, step = loop.run(state, step)
-        except NonFiniteError as error:
-            say(f"stopped: {error}")
-            return 1
+    with StopRequest() as stop:
+        state = first_state(start, abstract, policy, optimizer, seed=config.seed)
+        record = describe(loaded, start, store, abstract, source_meta, data.shapes.summary())
+        if is_main():
+            write_run_record(start.workdir, record)
+        programs = compiled_programs(policy, optimizer, abstract, data)
+        compile_ahead(programs, state, data.empty_batches(), mesh, until=lambda: stop.requested)
+        with (
+            open_recorder(start, num_steps=steps, step=step) as recorder,
+            CheckpointWriter(start.checkpoints, keep=config.training.max_checkpoints_to_keep) as checkpoints,
+        ):
+            loop = Loop(
+                config=config.training,
+                mesh=mesh,
+                programs=programs,
+                steps=data.steps,
+                held_out=data.validation(),
+                phase=phase,
+                draws=draws_by_update(data, phase),
+                recorder=recorder,
+                checkpoints=checkpoints,
+                meta=checkpoint_meta(record, data.contract(), phase, samples_per_update=data.draws_per_step),
+                stop=stop,
+            )
+            try:
+                state, step = loop.run(state, step)
+            except NonFiniteError as error:
+                say(f"stopped: {error}")
+                return NON_FINITE
     if stop.requested:  # Perhaps at the last update: the validation of the end is then still to come.
         say(f"stopped at step {step} and saved; go on by --resume-from {start.workdir}")
         return stop.exit_code
@@ -154,6 +158,13 @@ def data_phase(start: Start, resumed: Json | None, data: TrainData) -> DataPhase
     phase = next_phase(before, start.resume.step, **sizes)
     say(f"data phase {phase.number} begins at step {phase.from_step}, with draws of its own")
     return phase
+
+
+def draws_by_update(data: TrainData, phase: DataPhase) -> Callable[[int], range] | None:
+    """Where in the stream the draws of each update are; None where they are no stretch of it."""
+    if isinstance(data.planner, BucketPlanner):
+        return None
+    return functools.partial(phase.draws, draws_per_step=data.draws_per_step)
 
 
 def make_policy(config: Config, store: Store) -> DualExpertPolicy:

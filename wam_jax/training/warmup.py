@@ -5,7 +5,7 @@ persistent compilation cache (`JAX_COMPILATION_CACHE_DIR`) a second start takes 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 from jax.sharding import Mesh
@@ -17,7 +17,14 @@ from wam_jax.training.programs import Programs
 from wam_jax.training.state import TrainState
 
 
-def compile_ahead(programs: Programs, state: TrainState, batches: Sequence[RowBatch], mesh: Mesh) -> None:
+def compile_ahead(
+    programs: Programs,
+    state: TrainState,
+    batches: Sequence[RowBatch],
+    mesh: Mesh,
+    *,
+    until: Callable[[], bool] = lambda: False,
+) -> None:
     """Compiles the gradient program for batches of these shapes; their contents do not matter.
 
     Args:
@@ -25,9 +32,12 @@ def compile_ahead(programs: Programs, state: TrainState, batches: Sequence[RowBa
         state: for the shapes and shardings of the parameters.
         batches: one a rung, this process's rows.
         mesh: the run's.
+        until: whether to leave the rest, as there will be no update; the same on all processes.
     """
     total = programs.zeros()
     for batch in tqdm(batches, desc="compiling", unit="shape", file=sys.stderr, leave=False):
+        if until():
+            break
         shapes = jax.tree.map(_shape, (state.params, total, put_rows(mesh, batch)))
         programs.gradient.lower(*shapes).compile()
 
