@@ -1,4 +1,7 @@
-"""Two processes of two devices each are one run: the same numbers, stopped, killed and resumed together."""
+"""Two processes of two devices each are one run: the same numbers, stopped, killed and resumed together.
+
+Parameters are split over all four devices, so that gathering and summing them crosses the boundary of processes.
+"""
 
 import subprocess
 import sys
@@ -15,7 +18,7 @@ from wam_jax.training.locate import CHECKPOINTS, durable_steps
 from wam_jax.training.metrics import Row
 
 HEARTBEAT = 10
-MESH = ("--config.trainer.mesh=(2,2)", f"--config.trainer.heartbeat_seconds={HEARTBEAT}", "--expected-world-size=4")
+MESH = ("--config.trainer.mesh=(1,4)", f"--config.trainer.heartbeat_seconds={HEARTBEAT}", "--expected-world-size=4")
 FAILING = "tests.training.failing_command"
 UPDATES = 8
 
