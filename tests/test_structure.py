@@ -113,6 +113,39 @@ def test_every_module_says_what_it_guarantees():
     ]
 
 
+def _top_level_names(path: Path) -> set[str]:
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.TypeAlias):
+            names.add(node.name if not isinstance(node, ast.TypeAlias) else node.name.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return names
+
+
+def _is_there(name: str, modules: dict[str, Path]) -> bool:
+    """Whether a dotted name is a module, a room, or what a module has at its top level (no deeper)."""
+    room, _, own = name.rpartition(".")
+    if name in modules or (ROOT / name.replace(".", "/")).is_dir():
+        return True
+    return bool(room) and (own in _top_level_names(modules[room]) if room in modules else _is_there(room, modules))
+
+
+def test_names_in_texts_are_there():
+    modules = {_module(path): path for path in SOURCES}
+    dotted, other = re.compile(r"\b(?:wam_jax|wam_kernels)(?:\.\w+)+"), re.compile(r"\.(v\d+|__\w+__)$")
+    texts = [*SOURCES, *TESTS, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in texts
+        for name in dotted.findall(path.read_text())
+        if not other.search(name) and not _is_there(name, modules)
+    ]
+    assert not wrong
+
+
 def test_there_is_enough_test_code():
     count = lambda paths: sum(len(path.read_text().splitlines()) for path in paths)  # noqa: E731
     assert count(TESTS) >= 0.6 * count(SOURCES)

@@ -68,7 +68,7 @@ class Backend(Protocol):
         ...
 
     def attend(self, q: jax.Array, k: jax.Array, v: jax.Array, mask: Mask) -> tuple[jax.Array, jax.Array]:
-        """Output and natural lse, as `wam_kernels.reference.attend`; differentiable in q, k and v."""
+        """Output and natural lse, as `wam_kernels.reference.Reference.attend`; differentiable in q, k and v."""
         ...
 
 

@@ -11,7 +11,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 _KERNELS = ("pallas_call", "mpmd_map", "while")
-"""Kernels, and loops whose length is data: attention over lists of tiles, which `wam_jax.planning.flops` counts."""
+"""Kernels, and loops whose length is data: attention over lists of tiles, which `wam_jax.planning.work` counts."""
 
 
 def matmul_flops(jaxpr: Jaxpr) -> int:

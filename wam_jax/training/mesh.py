@@ -13,8 +13,9 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from wam_jax.errors import InputError
+from wam_jax.model.shards import AXIS
 
-DATA, FSDP = AXES = ("data", "fsdp")
+DATA, FSDP = AXES = ("data", AXIS)
 
 
 def check_world_size(expected: int | None) -> None:

@@ -12,7 +12,7 @@ import jax
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from wam_jax.training.mesh import replicated
+from wam_jax.training.mesh import FSDP, replicated
 from wam_jax.training.tree import path_name
 
 _SPLIT = "kernel"
@@ -33,14 +33,14 @@ def parameter_spec(path: str, shape: tuple[int, ...], *, fsdp: int) -> Partition
     if keys[-1] != _SPLIT or not divisible:
         return PartitionSpec()
     split = max(divisible, key=lambda axis: shape[axis])
-    return PartitionSpec(*("fsdp" if axis == split else None for axis in range(len(shape))))
+    return PartitionSpec(*(FSDP if axis == split else None for axis in range(len(shape))))
 
 
 def parameter_shardings(mesh: Mesh, params: Any) -> Any:
     """A tree of `NamedSharding` like `params`, whose leaves need a shape only."""
 
     def sharding(path: Any, leaf: Any) -> NamedSharding:
-        return NamedSharding(mesh, parameter_spec(path_name(path), leaf.shape, fsdp=mesh.shape["fsdp"]))
+        return NamedSharding(mesh, parameter_spec(path_name(path), leaf.shape, fsdp=mesh.shape[FSDP]))
 
     return jax.tree.map_with_path(sharding, params)
 
