@@ -1,13 +1,16 @@
 """The held-out loss: the same draws, with the same noise and timesteps, at every validation.
 
-Every sample counts once, whatever batch it is in and however many empty slots are beside it. The loss of predicting a
+Every sample counts once, whatever batch it is in and however many empty slots are beside it. The device has the next
+batch while it works on one, and no more. The loss of predicting a
 velocity of zero on the same draws stands beside each loss.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from wam_jax.data.transport import RowBatch
@@ -32,7 +35,18 @@ def validate(
         The losses and metrics by name, also of each objective's own samples, `num_samples` and `seconds`.
     """
     begun = time.perf_counter()
-    parts = [evaluate(params, put_rows(mesh, batch)) for batch in batches]
-    totals = {name: sum(part[name] for part in jax.device_get(parts)) for name in parts[0]}
+    totals: dict[str, np.ndarray] = {}
+    for part in _fetched_late(evaluate(params, put_rows(mesh, batch)) for batch in batches):
+        totals = {name: totals[name] + value if totals else value for name, value in part.items()}
     means = {name: float(mean) for name, mean in means_over_samples(totals).items()}
     return {"num_samples": int(means.pop(COUNT)), "seconds": time.perf_counter() - begun} | means
+
+
+def _fetched_late(parts: Iterable[Scalars]) -> Iterator[dict[str, np.ndarray]]:
+    """The numbers of each batch on the host, fetched when the next batch has been handed to the device."""
+    waiting: deque[Scalars] = deque()
+    for part in parts:
+        waiting.append(part)
+        if len(waiting) > 1:
+            yield jax.device_get(waiting.popleft())
+    yield from map(jax.device_get, waiting)
