@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from wam_jax.training.run import NON_FINITE
+
 LAUNCH = Path(__file__).parents[2] / "launch"
 LAUNCHER, SLURM, JOBSET = LAUNCH / "local.sh", LAUNCH / "slurm.sbatch", LAUNCH / "jobset.yaml"
+POD = {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0", "GPUS_PER_HOST": "8"}
 PRINTS = 'printf "%s\\n" "$@"'
 
 
@@ -63,8 +66,8 @@ def test_options_of_the_first_start_are_not_given_again(tmp_path: Path, launcher
     programs = dict.fromkeys(("python3", "python", "srun"), PRINTS) | {"scontrol": ":"}
     first, every = ["--resume-from", "other", "--new-data-phase"], ["--config.seed=1", "--config.name=a"]
     variables = {"START_OPTIONS": " ".join(first), "SLURM_NTASKS": "16", "SLURM_JOB_ID": "7"}
-    pod = {"CONFIG": "c.py", "WORKDIR": str(run), "OPTIONS": " ".join(every), "JAX_NUM_PROCESSES": "2"}
-    environment = stand_ins(tmp_path / "bin", programs) | variables | pod | {"GPUS_PER_HOST": "8"}
+    pod = {"CONFIG": "c.py", "WORKDIR": str(run), "OPTIONS": " ".join(every)} | POD
+    environment = stand_ins(tmp_path / "bin", programs) | variables | pod
     words = ["bash", "-c", start_script()] if launcher is JOBSET else ["bash", launcher, "c.py", run, *every]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     said = done.stdout.splitlines()
@@ -136,3 +139,28 @@ def test_the_jobset_says_the_same_number_of_hosts_everywhere() -> None:
     (count,) = re.findall(r'JAX_NUM_PROCESSES, value: "(\d+)"', text)
     assert re.findall(r"(?:parallelism|completions): (\d+)", text) == [count] * 2
     subprocess.run(["bash", "-n"], input=start_script(), text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("trained", "process", "code"),
+    [
+        ("exit 3", "0", 3),
+        ("exit 2", "1", 2),
+        ("exit 0", "0", 75),  # Stopped.
+        ("exit 0", "1", 0),
+        ('sleep 0.05; touch "$WORKDIR/report.json"', "0", 0),
+    ],
+)
+def test_a_pod_ends_as_its_process_and_the_first_one_asks_for_the_rest(
+    tmp_path: Path, trained: str, process: str, code: int
+) -> None:
+    variables = POD | {"CONFIG": "c.py", "WORKDIR": str(tmp_path), "JAX_PROCESS_ID": process}
+    environment = stand_ins(tmp_path / "bin", {"python": trained}) | variables
+    assert subprocess.run(["bash", "-c", start_script()], check=False, env=environment).returncode == code
+
+
+def test_what_another_start_would_meet_again_ends_the_jobset() -> None:
+    text = JOBSET.read_text()
+    (codes,) = re.findall(r"onExitCodes: .*values: \[(.*)\]", text)
+    assert codes == f"2, {NON_FINITE}"
+    assert "onJobFailureReasons: [PodFailurePolicy]" in text

@@ -1,8 +1,7 @@
 """The held-out loss: the same draws, with the same noise and timesteps, at every validation.
 
-Every sample counts once, whatever batch it is in and however many empty slots are beside it. The device has the next
-batch while it works on one, and no more. The loss of predicting a
-velocity of zero on the same draws stands beside each loss.
+Every sample counts once, whatever batch it is in and however many empty slots are beside it. The loss of predicting a
+velocity of zero on the same draws stands beside each loss. The device holds the batch it works on and the next one.
 """
 
 import time
