@@ -17,7 +17,7 @@ from tests.support.networks import SMALL_NETWORK, UNEQUAL_EXPERTS, policy_for, r
 from tests.support.runs import Room, tiny_config
 from tests.support.stores import tiny_arrays, tiny_encoder
 from wam_jax.config.schema import Config
-from wam_jax.data.batching.rungs import sized, slotted_frames
+from wam_jax.data.batching.rungs import needed_rung, sized, slotted_frames
 from wam_jax.data.draw_law import draw_law
 from wam_jax.data.draws import DrawTable, concatenate
 from wam_jax.data.materialize import Materializer
@@ -30,6 +30,8 @@ from wam_jax.data.text import HashedWordEncoder
 from wam_jax.data.transport import RowBatch
 from wam_jax.data.writer import Episode, StoreWriter
 from wam_jax.keys import Phase
+from wam_jax.sequence.layout import RowConstants
+from wam_jax.sequence.rung import Rung
 from wam_jax.sequence.tiling import round_up
 
 MOST_FRAMES, TEXT_TOKENS = 5, 4
@@ -175,23 +177,29 @@ class Bench:
         """One draw a case."""
         return concatenate([self._draw(number) for number in range(len(self.cases))])
 
-    def batch(self, numbers: Sequence[int], *, slots: int) -> RowBatch:
-        """One row of `slots` samples, the cases of these numbers in front."""
-        readers = [self._reader(number) for number in range(len(self.cases))]
-        constants, as_text = readers[0].constants, self.base["proprio_context_mode"] == "text_context_token"
-        video_frames, action_frames = slotted_frames(MOST_FRAMES + 1, MOST_FRAMES, slots, constants)
-        rung = sized(
+    def batch(self, numbers: Sequence[int], *, slots: int, rung: Rung | None = None) -> RowBatch:
+        """One row of `slots` samples, the cases of these numbers in front; of the size that holds any, or of a rung."""
+        maker = Materializer(cast(Any, MixedReader(self._readers)), clean_differs=True, video_states=True)
+        return maker.batch(self._row(numbers, slots), rung or self.rung(slots))
+
+    def rung(self, slots: int, *, frames: int = MOST_FRAMES) -> Rung:
+        """Of a row that holds any samples of so many frames and a prefix, a slot for each."""
+        constants, as_text = self._constants, self.base["proprio_context_mode"] == "text_context_token"
+        video_frames, action_frames = slotted_frames(frames + 1, frames, slots, constants)
+        return sized(
             samples=slots,
-            video_slot_frames=MOST_FRAMES + 1,
-            action_slot_frames=MOST_FRAMES,
+            video_slot_frames=frames + 1,
+            action_slot_frames=frames,
             video_frames=video_frames,
             action_frames=action_frames,
             text_keys=slots * round_up(TEXT_TOKENS, constants.alignment.keys),
             proprio_keys=slots * round_up(MOST_FRAMES, constants.alignment.keys) if as_text else 0,
             alignment=constants.alignment,
         )
-        maker = Materializer(cast(Any, MixedReader(readers)), clean_differs=True, video_states=True)
-        return maker.batch(self.draws[np.array(numbers)].padded(slots).reshape(1, slots), rung)
+
+    def exact_rung(self, numbers: Sequence[int]) -> Rung:
+        """What a row of these samples needs and no more."""
+        return needed_rung(self._row(numbers, len(numbers)), self._constants, samples=len(numbers))
 
     @cached_property
     def run(self) -> Any:
@@ -214,10 +222,17 @@ class Bench:
         """Losses [1] and gradient of each case in a row of its own."""
         return [self.run(self.batch([number], slots=1), np.ones(1)) for number in range(len(self.cases))]
 
-    def _reader(self, number: int) -> SampleReader:
-        config = self.config(number)
+    @cached_property
+    def _readers(self) -> list[SampleReader]:
+        return [SampleReader(self.config(number), self.store, self._constants) for number in range(len(self.cases))]
+
+    @cached_property
+    def _constants(self) -> RowConstants:
         widest = self._network(self.base | PREFIX | {"generalist_mode_text_token": True})
-        return SampleReader(config, self.store, row_constants(widest, self.store.manifest))
+        return row_constants(widest, self.store.manifest)
+
+    def _row(self, numbers: Sequence[int], slots: int) -> DrawTable:
+        return self.draws[np.array(numbers)].padded(slots).reshape(1, slots)
 
     def _draw(self, number: int) -> DrawTable:
         config, index = self.config(number), self.store.index
