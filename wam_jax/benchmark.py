@@ -104,8 +104,8 @@ def _write(path: str | None, content: Mapping[str, Any]) -> None:
         Path(path).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m wam_jax.benchmark", description=__doc__, allow_abbrev=False)
+def _parser() -> cli.Parser:
+    parser = cli.Parser(prog="python -m wam_jax.benchmark", description=__doc__, allow_abbrev=False)
     parser.add_argument("--config", metavar="FILE", help="a config file; --config.GROUP.FIELD=VALUE overrides")
     parser.add_argument(
         "--modes",

@@ -1,8 +1,8 @@
 """What a user did that cannot work, said in one line before anything expensive starts.
 
-Everything that is wrong with a configuration, a store, a sample or a command line is an `InputError`; everything else
-that raises is a defect of ours. Commands turn an `InputError` into one line on standard error and exit code 2
-(`wam_jax.cli`).
+Everything that is wrong with a configuration, a store, a sample or a command line is an `InputError`; what else raises
+is a defect of ours, or the world's (`wam_jax.cli.RunError`). Commands turn an `InputError` into one line on standard
+error and exit code 2 (`wam_jax.cli`).
 """
 
 from typing import Any

@@ -18,7 +18,7 @@ def words(tmp_path_factory):
 @pytest.fixture
 def ran(verifier, runs, monkeypatch):
     """The command finds that all has been run."""
-    monkeypatch.setattr(verifier, "run", lambda _: runs)
+    monkeypatch.setattr(verifier, "run", lambda _, **__: runs)
     monkeypatch.setattr("wam_jax.verification.run.Verifier", lambda *_, **__: verifier)
 
 
@@ -35,7 +35,7 @@ def test_a_run_is_recorded_and_compared_with(words, tmp_path, capsys):
     report = _record_and_compare(words, tmp_path)
     assert report["passed"]
     assert report["against"] == "other-run"
-    assert {check["error"]["differing"] for check in report["modes"][0]["checks"]} == {0}
+    assert {check["differing"] for check in report["modes"][0]["checks"]} == {0}
     assert (tmp_path / "verify.html").read_text().startswith("<!doctype html>")
     assert capsys.readouterr().out.count("bit for bit the same") == len(report["modes"][0]["checks"])
 
@@ -47,7 +47,7 @@ def test_the_same_with_nothing_run_before(words, tmp_path):
 
 @pytest.mark.usefixtures("ran")
 def test_a_failure_is_an_exit_code_and_is_traced(words, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("wam_jax.verification.gates.FLOAT32_FACTOR", 0.0)
+    monkeypatch.setattr("wam_jax.verification.gates.FLOAT32_FACTOR", 1e-6)
     assert verify.main([*words, "--out", str(tmp_path)]) == 1
     assert json.loads((tmp_path / "verify.json").read_text())["modes"][0]["way"]
     assert "first tensor to diverge: " in capsys.readouterr().out
@@ -57,6 +57,7 @@ def test_a_failure_is_an_exit_code_and_is_traced(words, tmp_path, monkeypatch, c
     ("options", "message"),
     [
         (["--draws", "0"], "--draws = 0"),
+        (["--ranks", "0"], "--ranks = 0"),
         (["--modes", "packd"], "--modes = 'packd'"),
         (["--against", "other-run"], "--other-run = None"),
         (["--other-run", "x"], "--other-run"),

@@ -24,20 +24,20 @@ def file_size(path: epath.PathLike) -> int:
 
 
 @contextmanager
-def new_directory(path: epath.PathLike) -> Generator[Path]:
+def new_directory(path: epath.PathLike, *, field: str = "store") -> Generator[Path]:
     """Yields a temporary sibling directory that takes the place of `path` when the block ends without an exception.
 
     After an exception the sibling is removed; after a kill it is left behind under a name ending in `.partial` and can
     be deleted. In no case does `path` exist before the block is over, and nothing that exists is overwritten.
 
     Raises:
-        InputError: `path` exists or is remote.
+        InputError: `path`, given as `field`, exists or is remote.
     """
     if is_remote(path):
-        raise InputError("store", str(path), "a local or mounted directory; copy the finished store to remote storage")
+        raise InputError(field, str(path), "a local or mounted directory; copy what is finished to remote storage")
     target = Path(path).expanduser()
     if target.exists():
-        raise InputError("store", str(target), "exists already; remove it or choose another directory")
+        raise InputError(field, str(target), "exists already; remove it or choose another directory")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=".partial", dir=target.parent))
     try:

@@ -3,6 +3,7 @@
 samples [R, S, 2, T, ...]  -- permute -->  rows [R, Nv, ...]  -- DualExpert -->  hidden  -- permute -->  samples
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,9 +62,7 @@ class DualExpertPolicy:
     def _decoded(
         self, params: Params, batch: RowBatch, *, zero_prediction: bool
     ) -> tuple[dict[str, jax.Array], Velocities]:
-        noised = noise_samples(batch.samples, batch.seed, self.flow, tiles=frame_tiles(self.model))
-        tag(noised.video.copies, "noise.video", stream="video_copies")
-        tag(noised.action.copies, "noise.action", stream="action_copies")
+        noised = _tagged(noise_samples(batch.samples, batch.seed, self.flow, tiles=frame_tiles(self.model)))
         network = merge(self.model, params)
         hidden = self._hidden(network, batch, noised)
         return self._decoder(network).decoded(hidden, noised, batch.samples, zero_prediction=zero_prediction)
@@ -182,3 +181,11 @@ def policy_from_config(config: Config, model: ModelConfig) -> DualExpertPolicy:
         noisy_condition_prob=config.policy.noisy_video_condition_prob,
     )
     return DualExpertPolicy(model, flow, training.latent_loss_weight, training.action_loss_weight)
+
+
+def _tagged(noised: NoisedSamples) -> NoisedSamples:
+    video = tag(noised.video.copies, "noise.video", stream="video_copies")
+    action = tag(noised.action.copies, "noise.action", stream="action_copies")
+    return NoisedSamples(
+        video=dataclasses.replace(noised.video, copies=video), action=dataclasses.replace(noised.action, copies=action)
+    )

@@ -23,9 +23,12 @@ def versions() -> dict[str, str]:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of the source tree and whether it was changed since; None outside of one."""
+    """Commit of the source tree and whether it was changed since; None outside of one.
+
+    A package that is installed somewhere inside of another project's tree is none of that project's commits.
+    """
     commit = _git("rev-parse", "HEAD")
-    if commit is None:
+    if commit is None or _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     return {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
 

@@ -18,11 +18,13 @@ _MOST_STEPS = 1000
 
 
 def recipe_in_mode(config: Config, mode: str) -> Config:
-    """The recipe in another mode; its token budget goes with `packed` only.
+    """The recipe in another mode, or as it is in its own; its token budget goes with `packed` only.
 
     Raises:
         InputError: the recipe does not go with the mode.
     """
+    if mode == config.data.batching.mode:
+        return config
     changes = {"mode": mode} if mode == "packed" else {"mode": mode, "max_tokens": None, "packer": None}
     return in_mode(config, dataclasses.replace(config.data.batching, **changes))
 
@@ -42,11 +44,18 @@ def first_draws(data: TrainData, count: int) -> DrawTable:
     return concatenate(found)[np.arange(count)]
 
 
-def alone(data: TrainData, draws: DrawTable) -> Iterator[RowBatch]:
-    """Each draw as the only sample of a row that has exactly its size; no ladder, packing or planning is involved."""
-    constants = dataclasses.replace(data.constants, packed=False, tiling=None)
-    make = data.materializer()
-    make = dataclasses.replace(make, reader=dataclasses.replace(make.reader, constants=constants))
+def alone(data: TrainData, draws: DrawTable, *, aligned: bool) -> Iterator[RowBatch]:
+    """Each draw as the only sample of a row that has its size; no ladder, packing or planning is involved.
+
+    Args:
+        data: of the recipe.
+        draws: [count].
+        aligned: lie on tiles as in training; else in a row of exactly the sample's size, without tiles.
+    """
+    constants, make = data.constants, data.materializer()
+    if not aligned:
+        constants = dataclasses.replace(constants, packed=False, tiling=None)
+        make = dataclasses.replace(make, reader=dataclasses.replace(make.reader, constants=constants))
     for index in range(len(draws.episode)):
         own = draws[np.array([[index]])]
         yield make.batch(own, needed_rung(own, constants, samples=1))

@@ -1,23 +1,26 @@
 """How far two runs of the same draws are apart, and how far they may be.
 
-Errors of a quantity are norms of differences over norms of references, worst over the draws: of each stream's
-predictions, of its first and last frame by themselves, of losses, of each parameter's gradient, of each parameter's
-change in one update. Where the reference may be zero, the norm is at least 1e-6 of that of all gradients.
+What is compared falls into items: a draw's prediction, a loss of a draw, one parameter's gradient. An item's error is
+the norm of the difference over the norm of the reference; where that may be zero, over at least 1e-6 of the norm of all
+items of the draw. In half precision the largest difference is held against the largest value as well.
 
-How far apart float32 runs may be is not guessed but measured: `FLOAT32_FACTOR` times the error that one draw alone has
-in float32 against float64, at least `LEAST_ERROR`. Half precision may be off by twice what a draw alone is off, and
-float32's gate on top, in the largest and in the root mean square error.
+How large an error may be is not guessed but measured, item by item, on draws alone: `FLOAT32_FACTOR` times what
+rounding to float32 costs against float64 (at least `LEAST_ERROR`), and in half precision `HALF_FACTOR` times what that
+costs on top. An item that got off lightly by chance is taken to cost what the median item does; of the update what the
+worst does, since Adam makes a whole step of any gradient, also of one that is next to nothing, and how many such
+elements change sides is luck. Where a gate would reach 1, the size of the reference itself, rounding alone decides, and
+the item is named as not judged.
 """
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 
 from wam_jax.policies.base import Params
+from wam_jax.tracing.differences import differing_bits
 from wam_jax.tracing.samples import Draw
 from wam_jax.verification.outcomes import Outcome
 
@@ -28,139 +31,183 @@ LEAST_ERROR = 2.0**-22
 
 _FLOOR = 1e-6
 
-type Outcomes = Mapping[Draw, Outcome]
-type Arrays = dict[str, np.ndarray]
-type Quantities = dict[str, list[Arrays]]
-"""What is compared, by name: one tree of arrays a draw, or one for all draws."""
+
+class Item(NamedTuple):
+    """A part of a quantity: of one draw, or of the update (None)."""
+
+    draw: Draw | None
+    part: str
 
 
-@dataclass(frozen=True)
-class Error:
-    """How far a quantity is from its reference.
+type Items = dict[Item, np.ndarray]
+type Quantities = dict[str, Items]
 
-    Attributes:
-        relative, largest, rms: relative norm, largest and root mean square difference, worst over draws.
-        differing: values that are not the same, of all draws.
-    """
+
+class Error(NamedTuple):
+    """Norm of a difference over that of the reference, largest difference over the largest value."""
 
     relative: float
     largest: float
-    rms: float
-    differing: int
+
+
+type Errors = dict[Item, Error]
+type Least = Literal["median", "worst"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One quantity of one mode against its gate.
+    """One quantity of one mode against its gates.
 
     Attributes:
         quantity: what.
-        error: of the mode.
-        alone: of a draw alone in the same precision, which the gate was made of.
-        gate: what the error may be: relative (float32), or largest and rms (half precision).
-        passed: whether it is.
+        passed: whether every item that is judged is within its gate.
+        worst: the item that comes closest to its gate, or is furthest beyond it; None if none is judged.
+        error: of the worst item.
+        gate: what its errors may be; `largest` in half precision only.
+        ratio: of the error to the gate.
+        items: how many there are.
+        unjudged: those that rounding alone decides.
+        differing: values whose bits are not the same, of all items.
     """
 
     quantity: str
-    error: Error
-    alone: Error
-    gate: dict[str, float]
     passed: bool
+    worst: Item | None
+    error: Error
+    gate: dict[str, float]
+    ratio: float
+    items: int
+    unjudged: list[Item]
+    differing: int
 
 
-def quantities(outcomes: Outcomes, update: Callable[[Params], Params]) -> Quantities:
-    """What is compared of draws.
+def quantities(outcomes: Mapping[Draw, Outcome], mean_gradient: Params, update: Params) -> Quantities:
+    """What is compared, by name.
 
     Args:
         outcomes: of the draws.
-        update: the mean gradient to what one update adds to the parameters.
+        mean_gradient: of an update of them.
+        update: what it adds to the parameters, before the learning rate.
     """
-    ordered = [outcomes[draw] for draw in sorted(outcomes)]
-    mean = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *(o.gradient for o in ordered))
-    return {
-        "video prediction": [{"": o.video} for o in ordered],
-        "action prediction": [{"": o.action} for o in ordered],
-        "first frame": [{"video": o.video[0], "action": o.action[0]} for o in ordered],
-        "last frame": [{"video": o.video[-1], "action": o.action[-1]} for o in ordered],
-        "losses": [{name: np.array(value) for name, value in o.losses.items()} for o in ordered],
-        "gradient": [_leaves(o.gradient) for o in ordered],
-        "update": [_leaves(update(mean))],
-    }
+    made: Quantities = {name: {} for name in ("video prediction", "action prediction", "first frame", "last frame")}
+    made |= {"losses": {}, "gradient": {}}
+    for draw, outcome in outcomes.items():
+        made["video prediction"][Item(draw, "video")] = outcome.video
+        made["action prediction"][Item(draw, "action")] = outcome.action
+        for name, at in (("first frame", 0), ("last frame", -1)):
+            made[name] |= {Item(draw, "video"): outcome.video[at], Item(draw, "action"): outcome.action[at]}
+        made["losses"] |= {Item(draw, name): np.array(value) for name, value in outcome.losses.items()}
+        made["gradient"] |= _leaves(draw, outcome.gradient)
+    return made | {"mean gradient": _leaves(None, mean_gradient), "update": _leaves(None, update)}
 
 
-def errors(found: Quantities, reference: Quantities) -> dict[str, Error]:
-    """The worst error of every quantity."""
-    return {name: _worst(found[name], reference[name]) for name in reference}
+def errors(found: Items, reference: Items) -> Errors:
+    """The error of every item; infinite where a value is not finite, or where sizes differ."""
+    draws = dict.fromkeys(item.draw for item in reference)
+    wholes = {draw: _sizes(array for item, array in reference.items() if item.draw == draw) for draw in draws}
+    return {item: _error(found[item], array, wholes[item.draw]) for item, array in reference.items()}
 
 
-def check_float32(found: dict[str, Error], alone: dict[str, Error]) -> list[Check]:
-    """A mode against draws alone; `alone` is the error of draws alone against float64."""
-    checks = []
-    for name, error in found.items():
-        gate = float32_gate(alone[name].relative)
-        checks.append(Check(name, error, alone[name], {"relative": gate}, error.relative <= gate))
-    return checks
+def _error(found: np.ndarray, reference: np.ndarray, whole: Error) -> Error:
+    if found.shape != reference.shape:
+        return Error(np.inf, np.inf)
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = _wide(found) - _wide(reference)
+    pairs = zip(_sizes([difference]), _sizes([reference]), whole, strict=True)
+    made = (part / max(own, _FLOOR * all_items, np.finfo(np.float64).tiny) for part, own, all_items in pairs)
+    return Error(*(value if np.isfinite(value) else np.inf for value in made))
 
 
-def float32_gate(alone: float) -> float:
-    """What a relative error in float32 may be."""
-    return FLOAT32_FACTOR * max(alone, LEAST_ERROR)
+def _sizes(arrays: Iterable[np.ndarray]) -> Error:
+    """Norm and largest value of all arrays together."""
+    values = np.concatenate([_wide(array).ravel() for array in arrays])
+    return Error(float(np.linalg.norm(values)), float(np.abs(values).max(initial=0)))
 
 
-def check_half(
-    found: dict[str, Error], alone: dict[str, Error], exact: dict[str, Error], magnitude: dict[str, Error]
-) -> list[Check]:
-    """A mode in half precision against float32.
+def gates(float32: Errors, half: Errors | None, *, least: Least = "median") -> Errors:
+    """What the errors of items may be.
 
     Args:
-        found: the mode against draws alone in float32.
-        alone: draws alone in half precision against the same.
-        exact: draws alone in float32 against float64, for the tolerance of float32.
-        magnitude: largest and root mean square value of the quantities, to make a difference of a relative error.
+        float32: of draws alone in float32, against float64.
+        half: of draws alone in half precision, against the reference; None where float32 is verified.
+        least: no item is taken to cost less than the median one, or than the worst that can be judged.
     """
-    checks = []
-    for name, error in found.items():
-        tolerance, own, size = float32_gate(exact[name].relative), alone[name], magnitude[name]
-        gate = {
-            "largest": HALF_FACTOR * own.largest + tolerance * size.largest,
-            "rms": HALF_FACTOR * own.rms + tolerance * size.rms,
-        }
-        checks.append(Check(name, error, own, gate, error.largest <= gate["largest"] and error.rms <= gate["rms"]))
-    return checks
+    of_half = None if half is None else np.array(list(half.values()))
+    allowed = tensor_gates(np.array(list(float32.values())), of_half, least=least)
+    return {item: Error(*pair) for item, pair in zip(float32, allowed.tolist(), strict=True)}
 
 
-def magnitudes(reference: Quantities) -> dict[str, Error]:
-    """The sizes of the quantities themselves, in the places of errors."""
-    nothing = {name: [jax.tree.map(np.zeros_like, arrays) for arrays in rows] for name, rows in reference.items()}
-    return errors(nothing, reference)
+def tensor_gates(float32: np.ndarray, half: np.ndarray | None, *, least: Least = "median") -> np.ndarray:
+    """The same along the first axis of arrays."""
+    allowed = FLOAT32_FACTOR * np.maximum(_at_least(float32, least, FLOAT32_FACTOR), LEAST_ERROR)
+    return allowed if half is None else allowed + HALF_FACTOR * _at_least(half, least, HALF_FACTOR)
 
 
-def _worst(found: Sequence[Arrays], reference: Sequence[Arrays]) -> Error:
-    worst = Error(0.0, 0.0, 0.0, 0)
-    for ours, theirs in zip(found, reference, strict=True):
-        whole = np.sqrt(sum(float(np.sum(_wide(array) ** 2)) for array in theirs.values()))
-        floor = max(_FLOOR * whole, np.finfo(np.float64).tiny)
-        for name, array in theirs.items():
-            difference = _wide(ours[name]) - _wide(array)
-            relative = np.linalg.norm(difference) / max(np.linalg.norm(_wide(array)), floor)
-            worst = Error(
-                _larger(worst.relative, relative),
-                _larger(worst.largest, np.abs(difference).max(initial=0)),
-                _larger(worst.rms, np.sqrt(np.mean(difference**2)) if difference.size else 0),
-                worst.differing + int(np.count_nonzero(difference)),
-            )
-    return worst
+def check(quantity: str, found: Items, reference: Items, allowed: Errors, *, half: bool) -> Check:
+    """One quantity of a mode against the reference; the largest difference is judged in half precision only."""
+    error, kinds = errors(found, reference), ("relative", "largest") if half else ("relative",)
+
+    def ratio(item: Item) -> float:
+        return max(getattr(error[item], kind) / getattr(allowed[item], kind) for kind in kinds)
+
+    judged = [item for item in error if all(getattr(allowed[item], kind) < 1 for kind in kinds)]
+    worst = max(judged, key=ratio, default=None)
+    return Check(
+        quantity=quantity,
+        passed=worst is None or ratio(worst) <= 1,
+        worst=worst,
+        error=error[worst] if worst else Error(0.0, 0.0),
+        gate={kind: getattr(allowed[worst], kind) for kind in kinds} if worst else {},
+        ratio=ratio(worst) if worst else 0.0,
+        items=len(error),
+        unjudged=[item for item in error if item not in set(judged)],
+        differing=count_differing(found, reference),
+    )
 
 
-def _larger(a: float, b: Any) -> float:
-    """The larger number; what is not a number is larger than any."""
-    return float(np.inf if np.isnan(b) else max(a, float(b)))
+def check_bits(found: Quantities, alone: Quantities) -> Check:
+    """Everything that is compared of single draws, which must be the same bit for bit."""
+    names = [name for name in alone if name not in ("mean gradient", "update")]
+    counts = {name: count_differing(found[name], alone[name]) for name in names}
+    differing = sum(counts.values())
+    worst = Item(None, max(counts, key=lambda name: counts[name])) if differing else None
+    items = sum(len(alone[name]) for name in names)
+    gate = {"differing values": 0.0}
+    return Check("bits", not differing, worst, Error(0.0, 0.0), gate, float(differing), items, [], differing)
+
+
+def count_differing(found: Items, reference: Items) -> int:
+    """Values whose bits are not the same."""
+    return sum(
+        int(np.count_nonzero(differing_bits(found[item], array)))
+        if found[item].shape == array.shape
+        else max(found[item].size, array.size)
+        for item, array in reference.items()
+    )
+
+
+def not_finite(found: Quantities) -> list[tuple[str, Item]]:
+    """The items that hold a value that is not finite."""
+    return [
+        (name, item)
+        for name, items in found.items()
+        for item, array in items.items()
+        if not np.isfinite(_wide(array)).all()
+    ]
+
+
+def _at_least(errors: np.ndarray, least: Least, factor: float) -> np.ndarray:
+    if least == "median":
+        return np.maximum(errors, np.median(errors, axis=0))
+    return np.maximum(errors, np.where(factor * errors < 1, errors, 0).max(axis=0))
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
     return np.asarray(array, np.float64)
 
 
-def _leaves(tree: Params) -> Arrays:
-    name = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
-    return {name(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
+def _leaves(draw: Draw | None, tree: Params) -> Items:
+    def name(path: Any) -> str:
+        return jax.tree_util.keystr(path, simple=True, separator="/")
+
+    return {Item(draw, name(path)): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}

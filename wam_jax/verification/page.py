@@ -6,13 +6,20 @@ from collections.abc import Sequence
 
 from wam_jax.tracing.differences import Difference, first_diverged
 from wam_jax.verification.gates import Check
-from wam_jax.verification.report import about_in_words, draw_in_words, gate_in_words, reference_in_words
+from wam_jax.verification.report import (
+    about_in_words,
+    check_in_words,
+    draw_in_words,
+    gate_in_words,
+    mode_in_words,
+    reference_in_words,
+)
 from wam_jax.verification.run import ModeReport, Verification
 
 _STYLE = """
-body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; color: #1b1b1b; }
+body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; color: #1b1b1b; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; } td, th { padding: .15rem .6rem; text-align: right; }
+table { border-collapse: collapse; } td, th { padding: .1rem .5rem; white-space: nowrap; text-align: right; }
 td:first-child, th:first-child { text-align: left; font-family: ui-monospace, monospace; }
 .exact { color: #2b6cb0; } .within { color: #2f855a; } .diverged, .failed { color: #c53030; font-weight: 600; }
 .first { background: #fed7d7; } .banner { padding: .8rem 1rem; border-radius: .4rem; background: #e6fffa; }
@@ -28,9 +35,13 @@ def as_page(found: Verification) -> str:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Verification</title><style>{_STYLE}</style>"
         f"<h1>{len(found.draws)} draws in {found.precision}: {'passed' if found.passed else 'failed'}</h1>"
         f"<div class='banner{state}'>{_banner(found)}</div>"
-        f"<p>{html.escape(about_in_words(found))}</p>"
-        f"<p>Against {reference_in_words(found)}; {html.escape(gate_in_words(found))}</p>{modes}</html>"
+        f"<p>{html.escape(about_in_words(found.about))}</p>{_other(found)}"
+        f"<p>Reference: {reference_in_words(found)}; {html.escape(gate_in_words(found))}</p>{modes}</html>"
     )
+
+
+def _other(found: Verification) -> str:
+    return f"<p>Against {html.escape(about_in_words(found.other))}</p>" if found.other else ""
 
 
 def _banner(found: Verification) -> str:
@@ -44,7 +55,8 @@ def _banner(found: Verification) -> str:
             name = f"<b class=diverged>{html.escape(first.name)}</b>"
             lines.append(f"{mode.mode}: first to diverge is <a href='#{mode.mode}'>{name}</a> ({where})")
         else:
-            lines.append(f"{mode.mode}: {'passed' if mode.passed else '<b class=failed>failed</b>'}")
+            words = html.escape(mode_in_words(mode))
+            lines.append(words if mode.passed else f"<b class=failed>{words}</b>")
     return "<br>".join(lines)
 
 
@@ -57,7 +69,7 @@ def _mode(found: Verification, mode: ModeReport) -> str:
     )
     drawn = "".join(f"<h3>{title}</h3>{_way(anchor, way)}" for title, anchor, way in ways if way)
     if mode.traced:
-        drawn = f"<p>Furthest from the reference: {html.escape(draw_in_words(found, mode.traced))}.</p>{drawn}"
+        drawn = f"<p>Followed: {html.escape(draw_in_words(found, mode.traced))}.</p>{drawn}"
     return f"<h2>{html.escape(mode.mode)}</h2>{_checks(mode.checks)}{drawn}"
 
 
@@ -66,13 +78,14 @@ def _checks(checks: Sequence[Check]) -> str:
 
 
 def _check(check: Check) -> str:
-    cells = (f"<td>{n} {getattr(check.error, n):.2e}<td>gate {gate:.2e}" for n, gate in check.gate.items())
-    return f"<tr class={'exact' if check.passed else 'failed'}><td>{check.quantity}{''.join(cells)}"
+    cells = "".join(f"<td style='text-align:left'>{html.escape(words)}" for words in check_in_words(check))
+    return f"<tr class={'exact' if check.passed else 'failed'}><td>{check.quantity}{cells}"
 
 
 def _way(anchor: str, way: Sequence[Difference]) -> str:
     first = first_diverged(way)
-    head = "<tr><th>tensor<th><th>relative L2<th><th>at worst position<th>max<th>RMSE<th>magnitude<th>differing"
+    names = ("relative L2", "", "mean, worst position", "max", "mean", "RMSE", "magnitude", "differing", "bits")
+    head = f"<tr><th>tensor<th>{''.join(f'<th>{name}' for name in names)}"
     return f"<table>{head}{''.join(_tensor(item, anchor if item is first else None) for item in way)}</table>"
 
 
@@ -84,8 +97,9 @@ def _tensor(item: Difference, anchor: str | None) -> str:
     return (
         f"<tr {mark}><td>{html.escape(item.name)}<td>{item.verdict}<td>{item.relative_l2:.1e}"
         f"<td style='text-align:left'><span class=bar style='width:{_length(item.relative_l2)}rem'></span>"
-        f"<td>{item.relative_l2_max:.1e} at {item.worst_position}<td>{item.max_abs:.1e}<td>{item.rmse:.1e}"
-        f"<td>{item.magnitude:.1e}<td>{item.differing} of {size}"
+        f"<td>{item.relative_l2_mean:.1e}, {item.relative_l2_max:.1e} at {item.worst_position}"
+        f"<td>{item.max_abs:.1e}<td>{item.mean_abs:.1e}<td>{item.rmse:.1e}"
+        f"<td>{item.magnitude:.1e}<td>{item.differing} of {size}<td>{item.differing_bits}"
     )
 
 

@@ -1,7 +1,8 @@
 """A verification as text and as JSON."""
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wam_jax.tracing.differences import Difference, first_diverged
@@ -13,11 +14,13 @@ MARKS = {"exact": "=", "within gate": "~", "diverged": "X"}
 
 
 def as_text(found: Verification) -> str:
-    """The tables, and of a traced run the way of the first draw."""
-    lines = [
-        about_in_words(found),
+    """The tables, and of a traced run the way of one draw."""
+    lines = [about_in_words(found.about)]
+    if found.other:
+        lines += [f"against {about_in_words(found.other)}"]
+    lines += [
         f"{len(found.draws)} draws in {found.precision}, of episodes {', '.join(dict.fromkeys(found.episodes))}",
-        f"against {reference_in_words(found)}",
+        f"reference: {reference_in_words(found)}",
         gate_in_words(found),
     ]
     for mode in found.modes:
@@ -26,9 +29,8 @@ def as_text(found: Verification) -> str:
     return "\n".join(lines)
 
 
-def about_in_words(found: Verification) -> str:
-    """Which recipe and data, and what it ran on, in a line."""
-    about = found.about
+def about_in_words(about: Mapping[str, Any]) -> str:
+    """Which recipe and data, and what it ran on, in a line (`Subject.about`)."""
     data, versions, git, devices = (about[name] for name in ("data", "versions", "git", "devices"))
     stores = ", ".join([data["store"], *data["more_stores"]])
     source = f"commit {git['commit'][:12]}{' and changes' if git['dirty'] else ''}" if git else versions["wam-jax"]
@@ -41,6 +43,27 @@ def about_in_words(found: Verification) -> str:
 def draw_in_words(found: Verification, draw: Draw) -> str:
     """A draw by its place in the stream and its episode."""
     return f"draw {draw[2]} of epoch {draw[1]}, episode {found.episodes[found.draws.index(draw)]}"
+
+
+def mode_in_words(mode: ModeReport) -> str:
+    """A mode, and whether it passed."""
+    company = f"up to {mode.company} others in a draw's row" if mode.company else "a row for each draw"
+    return f"{mode.mode}: {'passed' if mode.passed else 'FAILED'} ({company})"
+
+
+def check_in_words(check: Check) -> tuple[str, str, str]:
+    """Errors beside gates; where they are worst; what else is to be said of a check."""
+    if check.quantity == "bits":
+        return f"{check.differing} values differ from the draws alone on the same tiles", "", ""
+    shown = ", ".join(f"{kind} {getattr(check.error, kind):.2e} (gate {gate:.2e})" for kind, gate in check.gate.items())
+    where = ""
+    if check.worst:
+        draw, part = check.worst
+        where = f"at {'' if draw is None else f'draw {draw[2]}, '}{part}"
+    notes = [] if check.differing else ["bit for bit the same"]
+    if check.unjudged:
+        notes += [f"{len(check.unjudged)} of {check.items} not judged: rounding alone decides them"]
+    return shown, where, "; ".join(notes)
 
 
 def reference_in_words(found: Verification) -> str:
@@ -75,13 +98,30 @@ def as_json(found: Verification) -> dict[str, Any]:
         "about": found.about,
         "precision": found.precision,
         "against": found.against,
+        "other": found.other,
         "gate": gate_in_words(found),
         "draws": [
             {"phase": draw[0], "epoch": draw[1], "position": draw[2], "episode": episode}
             for draw, episode in zip(found.draws, found.episodes, strict=True)
         ],
-        "modes": [dataclasses.asdict(mode) | {"passed": mode.passed} for mode in found.modes],
+        "modes": [_finite(dataclasses.asdict(mode) | {"passed": mode.passed}) for mode in found.modes],
     }
+
+
+def _finite(value: Any) -> Any:
+    """JSON without numbers that JSON does not have: null for what is not finite."""
+    match value:
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list():
+            return [_finite(item) for item in value]
+        case tuple() if hasattr(value, "_asdict"):
+            return _finite(value._asdict())
+        case tuple():
+            return [_finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
 
 
 def way_lines(way: Sequence[Difference]) -> list[str]:
@@ -97,18 +137,19 @@ def way_lines(way: Sequence[Difference]) -> list[str]:
 def _mode_lines(found: Verification, mode: ModeReport) -> list[str]:
     if mode.skipped is not None:
         return [f"{mode.mode}: skipped; {mode.skipped}"]
-    lines = [f"{mode.mode}: {'passed' if mode.passed else 'FAILED'}"]
-    lines += [_check_line(check) for check in mode.checks]
+    lines = [mode_in_words(mode), *(_check_line(check) for check in mode.checks)]
     if mode.traced:
-        lines += [f"  furthest: {draw_in_words(found, mode.traced)}"]
+        lines += [f"  followed: {draw_in_words(found, mode.traced)}"]
     for title, way in (("first tensor to diverge", mode.way), ("first gradient to diverge", mode.gradient_way)):
         if way:
             first = first_diverged(way)
             lines += [f"  {title}: {first.name if first else 'none'}"]
+    if found.against == "other-run" and not mode.passed and not mode.traced:
+        lines += ["  where they part is not known: the other run was recorded without --trace"]
     return lines + way_lines(mode.way)
 
 
 def _check_line(check: Check) -> str:
-    shown = ", ".join(f"{name} {getattr(check.error, name):.2e} (gate {gate:.2e})" for name, gate in check.gate.items())
-    equal = "" if check.error.differing else ", bit for bit the same"
-    return f"  {'ok    ' if check.passed else 'FAILED'} {check.quantity:18} {shown}{equal}"
+    shown, where, notes = check_in_words(check)
+    line = f"  {'ok    ' if check.passed else 'FAILED'} {check.quantity:18} {shown}"
+    return "; ".join(part for part in (f"{line} {where}".rstrip(), notes) if part)
