@@ -18,7 +18,7 @@ import jax
 from wam_jax.benchmarking.subject import Subject
 from wam_jax.config import Config, load
 from wam_jax.config.modes import in_mode
-from wam_jax.data.mixture import open_data
+from wam_jax.data.storage.mixture import open_data
 from wam_jax.training.mesh import make_mesh
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import safetensors.numpy
 from tqdm import tqdm
 
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 
 _RECORD = {
     "name": "noise",

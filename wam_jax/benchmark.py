@@ -50,7 +50,7 @@ def _modes(arguments: argparse.Namespace, overrides: list[str]) -> int:
     from wam_jax.benchmarking.modes import compare_counts, measure_modes, mode_config
     from wam_jax.benchmarking.same_draws import whole_pools
     from wam_jax.data.loader import TrainData
-    from wam_jax.data.mixture import open_data
+    from wam_jax.data.storage.mixture import open_data
     from wam_jax.training.mesh import make_mesh
 
     config = load(arguments.config, overrides).config
@@ -114,7 +114,9 @@ def _parser() -> cli.Parser:
         help=f"which modes, the first is compared to (default: {_DEFAULT_MODES}); 'packed:in_order', "
         "'packed:first_fit' and 'packed:best_fit' fill rows up to data.batching.max_tokens, which 'packed' ignores",
     )
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="updates to time, rounded up to whole pools")
+    parser.add_argument(
+        "--steps", type=int, default=20, metavar="N", help="updates to time, rounded up to the end of a pool or epoch"
+    )
     parser.add_argument("--out", metavar="FILE", help="write the figures as JSON")
     parser.add_argument(
         "--planner-only", action="store_true", help="pack and plan the updates of a synthetic index, without a model"

@@ -22,7 +22,7 @@ from wam_jax.config import Config, load
 from wam_jax.errors import InputError
 
 if TYPE_CHECKING:
-    from wam_jax.data.store import Store
+    from wam_jax.data.storage.store import Store
     from wam_jax.planning.planner import Progress
 
 _USABLE = 0.92
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _store(config: Config, description: str | None) -> "Store":
-    from wam_jax.data.mixture import open_data
+    from wam_jax.data.storage.mixture import open_data
     from wam_jax.planning.described import described_store
 
     if description:

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         initialize_from=arguments.initialize_weights_from,
         new_data_phase=arguments.new_data_phase,
     )
-    from wam_jax.data.mixture import open_data
+    from wam_jax.data.storage.mixture import open_data
     from wam_jax.training.cluster import connected
 
     with connected(heartbeat_seconds=loaded.config.trainer.heartbeat_seconds):

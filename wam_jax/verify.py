@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, overrides = _parser().parse_known_args(argv)
     _check(options)
     config = load(options.config, overrides).config
-    from wam_jax.data.mixture import open_data
+    from wam_jax.data.storage.mixture import open_data
     from wam_jax.verification.recording import load_recording, save_recording
     from wam_jax.verification.report import as_text
     from wam_jax.verification.run import MODES, Verifier

@@ -8,7 +8,7 @@ from tests.support.config_files import write_config
 from wam_jax.benchmarking.modes import mode_config
 from wam_jax.config import load
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 
 
 @pytest.fixture

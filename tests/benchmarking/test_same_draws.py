@@ -8,7 +8,7 @@ from wam_jax.benchmarking import modes
 from wam_jax.benchmarking.modes import measure_modes, mode_config
 from wam_jax.benchmarking.same_draws import check_same_draws, largest_difference, whole_pools
 from wam_jax.config import load
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 from wam_jax.training.mesh import make_mesh
 

@@ -8,7 +8,7 @@ import pytest
 
 from wam_jax.config import load
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 
 ROOT = Path(__file__).parents[2]
 FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "configs").rglob("*.py"))]

@@ -6,11 +6,11 @@ import numpy as np
 
 from tests.support.stores import tiny_encoder
 from wam_jax.config.schema import Config
-from wam_jax.data.draw_law import DrawLaw, draw_law
-from wam_jax.data.draws import DrawTable
-from wam_jax.data.index import Index, index_table
-from wam_jax.data.manifest import Dims, Manifest, PayloadRecord
-from wam_jax.data.sample_text import text_lengths
+from wam_jax.data.construction.sample_text import text_lengths
+from wam_jax.data.drawing.draw_law import DrawLaw, draw_law
+from wam_jax.data.drawing.draws import DrawTable
+from wam_jax.data.storage.index import Index, index_table
+from wam_jax.data.storage.manifest import Dims, Manifest, PayloadRecord
 from wam_jax.keys import Phase
 
 

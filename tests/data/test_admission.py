@@ -8,7 +8,7 @@ import pytest
 from tests.data.indexes import make_index, make_law, make_manifest
 from tests.support.runs import SEGMENTS_OF_3, tiny_config
 from wam_jax.data.admission import check_admission
-from wam_jax.data.manifest import Dims
+from wam_jax.data.storage.manifest import Dims
 from wam_jax.errors import InputError
 
 PADDED = {"mode": "padded"}

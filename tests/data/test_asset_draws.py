@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from wam_jax.config import load
-from wam_jax.data.draws import DrawTable, concatenate
+from wam_jax.data.drawing.draws import DrawTable, concatenate
+from wam_jax.data.drawing.routing import active_routes
 from wam_jax.data.loader import TrainData
-from wam_jax.data.routing import active_routes
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.sequence import Objective
 
 CONFIGS = Path(__file__).parents[2] / "configs"

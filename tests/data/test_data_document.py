@@ -15,7 +15,7 @@ from wam_jax.data import convert, inspect
 from wam_jax.data.conversion.encoders import LatentEncoder, encode_video
 from wam_jax.data.conversion.options import LAYOUTS
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "data.md").read_text()

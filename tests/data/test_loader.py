@@ -12,7 +12,7 @@ import pytest
 from tests.support.runs import SEGMENTS_OF_3, tiny_config
 from tests.support.stores import rewrite_episode, write_tiny_store
 from wam_jax.data.loader import Step, TrainData
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.errors import InputError
 
 LENGTHS = (3, 5, 6, 4, 7, 4, 3)

@@ -8,11 +8,11 @@ import pytest
 from tests.data.indexes import make_law
 from tests.support.runs import tiny_config
 from tests.support.stores import tiny_arrays, tiny_encoder
-from wam_jax.data.samplers import Stretch
-from wam_jax.data.samples import SampleReader
-from wam_jax.data.shapes import row_constants
-from wam_jax.data.store import Store, open_store
-from wam_jax.data.writer import Episode, StoreWriter
+from wam_jax.data.batching.shapes import row_constants
+from wam_jax.data.construction.samples import SampleReader
+from wam_jax.data.drawing.samplers import Stretch
+from wam_jax.data.storage.store import Store, open_store
+from wam_jax.data.storage.writer import Episode, StoreWriter
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.data.indexes import make_law
-from tests.data.test_mixture import write
+from tests.data.storage.test_mixture import write
 from tests.support.runs import SEGMENTS_OF_3, tiny_config
 from wam_jax.config.validate import validate
+from wam_jax.data.drawing.samplers import WeightedReplacement
+from wam_jax.data.drawing.weights import row_weights
 from wam_jax.data.loader import TrainData
-from wam_jax.data.mixture import Mixture, open_data
-from wam_jax.data.samplers import WeightedReplacement
-from wam_jax.data.store import open_store
-from wam_jax.data.weights import row_weights
+from wam_jax.data.storage.mixture import Mixture, open_data
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 from wam_jax.keys import Phase
 

@@ -17,10 +17,10 @@ import pytest
 
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
+from wam_jax.data.batching.planner import StepPlan
 from wam_jax.data.loader import Step, TrainData
 from wam_jax.data.pipeline import prepared
-from wam_jax.data.planner import StepPlan
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 
 STEPS, RANKS = 200, 2
 LENGTHS = (3, 9, 2, 5, 7, 2, 4, 6, 8, 3, 2, 5, 4, 7, 6, 2, 3, 3)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.stores import write_tiny_store
 from wam_jax.config import Config, load
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.planning.planner import Plan, make_plan
 from wam_jax.planning.topology import Topology
 

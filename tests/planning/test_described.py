@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.stores import write_tiny_store
-from wam_jax.data.fields import BY_NAME
-from wam_jax.data.store import open_store
-from wam_jax.data.validate import validate_sample
+from wam_jax.data.storage.fields import BY_NAME
+from wam_jax.data.storage.store import open_store
+from wam_jax.data.storage.validate import validate_sample
 from wam_jax.errors import InputError
 from wam_jax.planning.described import described_store
 

@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from wam_jax.config import Config, load
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.planning.memory import Memory, device_bytes
 from wam_jax.planning.planner import Plan, make_plan
 from wam_jax.planning.topology import Topology

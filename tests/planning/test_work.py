@@ -2,7 +2,7 @@
 
 import pytest
 
-from wam_jax.data.counts import real_tokens
+from wam_jax.data.batching.counts import real_tokens
 from wam_jax.planning.abstract import abstract_run
 from wam_jax.planning.changes import changed
 from wam_jax.planning.topology import Topology, planned_mesh

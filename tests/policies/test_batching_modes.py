@@ -17,7 +17,7 @@ from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax.config.schema import Config
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 
 LENGTHS = (3, 9, 2, 5, 7, 2, 4, 6, 8, 3)
 DRAWS = 8

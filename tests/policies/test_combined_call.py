@@ -9,7 +9,7 @@ from tests.support.networks import SMALL_NETWORK, policy_for
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 
 SAMPLES, LAYERS = 4, 2
 

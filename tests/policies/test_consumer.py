@@ -15,7 +15,7 @@ import pytest
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.data.transport import RowBatch
 from wam_jax.errors import InputError
 from wam_jax.policies.base import Params, check_batching_mode

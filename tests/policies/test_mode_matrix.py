@@ -15,7 +15,7 @@ from tests.support.networks import SMALL_NETWORK, UNEQUAL_EXPERTS
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax.config.schema import Config, OptimizerConfig
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.sequence.programs import PROGRAMS
 from wam_jax.training.optimizer import adamw
 

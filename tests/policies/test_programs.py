@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cases import AS_TEXT, CASES, FDM, IDM, ROW, TEXT_CASES, Bench, make_bench, write_store
 from tests.support.oracle import check_restated
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.data.transport import RowBatch
 
 NUMBERS = {case.name: number for number, case in enumerate(CASES)}

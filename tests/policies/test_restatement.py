@@ -13,7 +13,7 @@ from tests.support.oracle import check_restated
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 
 
 def _config(tmp_path):

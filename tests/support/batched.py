@@ -10,7 +10,7 @@ import numpy as np
 from tests.support.networks import policy_for, random_params
 from wam_jax.config.schema import Config
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.data.transport import RowBatch
 
 type Draw = tuple[int, int]

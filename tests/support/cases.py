@@ -17,18 +17,18 @@ from tests.support.networks import SMALL_NETWORK, UNEQUAL_EXPERTS, policy_for, r
 from tests.support.runs import Room, tiny_config
 from tests.support.stores import tiny_arrays, tiny_encoder
 from wam_jax.config.schema import Config
+from wam_jax.data.batching.materialize import Materializer
 from wam_jax.data.batching.rungs import needed_rung, sized, slotted_frames
-from wam_jax.data.draw_law import draw_law
-from wam_jax.data.draws import DrawTable, concatenate
-from wam_jax.data.materialize import Materializer
-from wam_jax.data.sample_text import text_lengths
-from wam_jax.data.samplers import Stretch
-from wam_jax.data.samples import Sample, SampleReader
-from wam_jax.data.shapes import row_constants
-from wam_jax.data.store import Store, open_store
-from wam_jax.data.text import HashedWordEncoder
+from wam_jax.data.batching.shapes import row_constants
+from wam_jax.data.construction.sample_text import text_lengths
+from wam_jax.data.construction.samples import Sample, SampleReader
+from wam_jax.data.drawing.draw_law import draw_law
+from wam_jax.data.drawing.draws import DrawTable, concatenate
+from wam_jax.data.drawing.samplers import Stretch
+from wam_jax.data.encoders.text import HashedWordEncoder
+from wam_jax.data.storage.store import Store, open_store
+from wam_jax.data.storage.writer import Episode, StoreWriter
 from wam_jax.data.transport import RowBatch
-from wam_jax.data.writer import Episode, StoreWriter
 from wam_jax.keys import Phase
 from wam_jax.sequence.layout import RowConstants
 from wam_jax.sequence.rung import Rung

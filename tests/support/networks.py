@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from wam_jax.config.schema import Config
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.model import abstract_params, model_config
 from wam_jax.policies.dual_expert import DualExpertPolicy, policy_from_config
 

@@ -21,8 +21,8 @@ from tests.restatement.tables import Architecture
 from tests.support.networks import worst_error
 from wam_jax import keys
 from wam_jax.config.schema import Config
-from wam_jax.data.draws import DrawTable
-from wam_jax.data.store import Store
+from wam_jax.data.drawing.draws import DrawTable
+from wam_jax.data.storage.store import Store
 from wam_jax.keys import Purpose
 
 Params = dict[str, Any]

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wam_jax.data.index import Index
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.payloads import episode_file
-from wam_jax.data.store import INDEX
-from wam_jax.data.tensorio import decode_tensors, encode_tensors
-from wam_jax.data.text import HashedWordEncoder, TextEncoder
-from wam_jax.data.writer import Episode, StoreWriter
+from wam_jax.data.encoders.text import HashedWordEncoder, TextEncoder
+from wam_jax.data.storage.index import Index
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.payloads import episode_file
+from wam_jax.data.storage.store import INDEX
+from wam_jax.data.storage.tensorio import decode_tensors, encode_tensors
+from wam_jax.data.storage.writer import Episode, StoreWriter
 
 TASKS = ("reach", "push")
 

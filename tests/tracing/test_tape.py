@@ -11,7 +11,7 @@ from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax import tracing
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 
 LAYERS = 3
 

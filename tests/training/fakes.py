@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wam_jax.data.counts import TokenCounts
+from wam_jax.data.batching.counts import TokenCounts
 from wam_jax.data.transport import RowBatch, RowTiles, SampleSlots
 from wam_jax.model.shards import whole_array
 

@@ -19,7 +19,7 @@ from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax.config.schema import Config, OptimizerConfig, Route
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.sequence import Objective
 from wam_jax.sequence.programs import PROGRAMS
 from wam_jax.training.cluster import connected

@@ -12,7 +12,7 @@ from tests.support.networks import policy_for
 from wam_jax.config import load
 from wam_jax.config.schema import Config
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.sequence import Objective
 from wam_jax.sequence.programs import PROGRAMS
 from wam_jax.training.mesh import make_mesh, put_rows

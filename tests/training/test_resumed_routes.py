@@ -7,7 +7,7 @@ import pytest
 from tests.training.commands import make_experiment
 from wam_jax.config import load
 from wam_jax.config.schema import Config
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.training.mesh import make_mesh
 from wam_jax.training.run import open_data
 

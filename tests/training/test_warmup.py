@@ -13,7 +13,7 @@ from tests.training.fakes import make_batch
 from tests.training.rigs import make_rig
 from wam_jax.config.schema import OptimizerConfig
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 from wam_jax.training.mesh import make_mesh, put_rows
 from wam_jax.training.optimizer import make_optimizer
 from wam_jax.training.programs import build_programs

@@ -24,7 +24,7 @@ from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
 from wam_jax.config.schema import Config, OptimizerConfig
 from wam_jax.data.loader import Step, TrainData
-from wam_jax.data.store import Store, open_store
+from wam_jax.data.storage.store import Store, open_store
 from wam_jax.training.checkpoint import CheckpointWriter, read_meta, restore_state
 from wam_jax.training.locate import CheckpointRef
 from wam_jax.training.mesh import AXES, put_rows

@@ -6,7 +6,7 @@ import pytest
 from tests.support.networks import SMALL_NETWORK, UNEQUAL_EXPERTS
 from tests.support.runs import tiny_config
 from tests.support.stores import write_tiny_store
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 from wam_jax.verification.run import Verifier
 
 

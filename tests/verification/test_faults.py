@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wam_jax.data.materialize import Materializer
+from wam_jax.data.batching.materialize import Materializer
 from wam_jax.decode import aggregate, decoder
 from wam_jax.policies.dual_expert import noise_samples
 from wam_jax.sequence import layout, rope
@@ -85,7 +85,7 @@ def _chunks_are_the_first_samples(monkeypatch):
 
         return build([sample if sample is None else changed(sample) for sample in samples], rung, constants)
 
-    monkeypatch.setattr("wam_jax.data.materialize.build_row", same_chunks)
+    monkeypatch.setattr("wam_jax.data.batching.materialize.build_row", same_chunks)
 
 
 def _states_are_the_neighbours(monkeypatch):

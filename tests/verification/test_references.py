@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.stores import write_tiny_store
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 from wam_jax.tracing.differences import first_diverged
 from wam_jax.verification.gates import FLOAT32_FACTOR, HALF_FACTOR

@@ -24,9 +24,9 @@ from wam_jax.benchmarking.same_draws import check_same_draws, largest_difference
 from wam_jax.benchmarking.subject import Losses, Subject
 from wam_jax.config import Config
 from wam_jax.config.modes import in_mode
-from wam_jax.data.counts import TokenCounts, real_tokens, rectangle_tokens
+from wam_jax.data.batching.counts import TokenCounts, real_tokens, rectangle_tokens
 from wam_jax.data.loader import Step, TrainData
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.errors import InputError
 
 MODES = ("strict", "padded", "bucket", "packed", "packed:in_order", "packed:first_fit", "packed:best_fit")

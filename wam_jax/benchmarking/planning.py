@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from wam_jax.benchmarking.packers import MEAN, MICROBATCH, synthetic_lengths
 from wam_jax.config.schema import BatchingConfig, Config, DataConfig, PolicyConfig, TrainingConfig
+from wam_jax.data.batching.counts import TokenCounts, count_tokens
 from wam_jax.data.batching.modes import Shapes, make_planner, training_shapes
-from wam_jax.data.counts import TokenCounts, count_tokens
-from wam_jax.data.draw_law import draw_law
-from wam_jax.data.index import SCHEMA, Index
+from wam_jax.data.batching.planner import Planner, UpdateShape, draws_per_epoch
+from wam_jax.data.drawing.draw_law import draw_law
+from wam_jax.data.drawing.samplers import ShuffledEpochs
 from wam_jax.data.pipeline import prepared
-from wam_jax.data.planner import Planner, UpdateShape, draws_per_epoch
-from wam_jax.data.samplers import ShuffledEpochs
+from wam_jax.data.storage.index import SCHEMA, Index
 from wam_jax.keys import Phase
 from wam_jax.sequence.layout import RowConstants
 

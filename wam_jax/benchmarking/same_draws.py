@@ -6,10 +6,10 @@ import numpy as np
 
 from wam_jax.benchmarking.subject import Losses
 from wam_jax.config import Config
+from wam_jax.data.batching.planner import Planner
 from wam_jax.data.batching.pools import effective_pool
 from wam_jax.data.loader import TrainData
-from wam_jax.data.planner import Planner
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.errors import InputError
 
 

@@ -9,7 +9,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from wam_jax.config import Config
 from wam_jax.data.loader import Step, TrainData
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.training.mesh import AXES, put_rows
 from wam_jax.training.optimizer import make_optimizer
 from wam_jax.training.programs import build_programs

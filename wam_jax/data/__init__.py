@@ -1,1 +1,1 @@
-"""From recorded trajectories to fixed-shape batches: contracts, stores, samplers, planner, materializer, loader."""
+"""From recorded trajectories to fixed-shape batches: stores, draws, samples, plans, and the loader."""

@@ -1,16 +1,16 @@
 """What a run needs of its store beyond a valid index: every mismatch that lengths and presence alone can show.
 
 `check_admission` runs before a model is built and before a payload is read. Rules that need no store are those of
-`wam_jax.config.validate`; rules of single tensors are those of `wam_jax.data.validate`.
+`wam_jax.config.validate`; rules of single tensors are those of `wam_jax.data.storage.validate`.
 """
 
 import numpy as np
 
 from wam_jax.config.schema import Config
-from wam_jax.data import contracts, proprio
-from wam_jax.data.draw_law import DrawLaw
-from wam_jax.data.index import ABSENT, Index
-from wam_jax.data.manifest import Manifest
+from wam_jax.data.drawing import contracts, proprio
+from wam_jax.data.drawing.draw_law import DrawLaw
+from wam_jax.data.storage.index import ABSENT, Index
+from wam_jax.data.storage.manifest import Manifest
 from wam_jax.errors import InputError
 
 _SHOWN = 3

@@ -15,26 +15,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wam_jax.config.schema import Config, SampleConstructionConfig, SplitConfig
-from wam_jax.data import contracts
 from wam_jax.data.admission import check_admission
+from wam_jax.data.batching.counts import TokenCounts, count_tokens
+from wam_jax.data.batching.materialize import Materializer
 from wam_jax.data.batching.modes import Shapes, check_budget, make_planner, training_shapes, validation_shapes
-from wam_jax.data.counts import TokenCounts, count_tokens
-from wam_jax.data.draw_law import DrawLaw, draw_law
-from wam_jax.data.draws import DrawTable
-from wam_jax.data.index import ABSENT
-from wam_jax.data.materialize import Materializer
-from wam_jax.data.mixture import Mixture
+from wam_jax.data.batching.planner import BucketPlanner, Planner, UpdateShape, draws_per_epoch, validation_draws
+from wam_jax.data.batching.shapes import row_constants
+from wam_jax.data.construction.sample_text import text_lengths
+from wam_jax.data.construction.samples import SampleReader
+from wam_jax.data.drawing import contracts
+from wam_jax.data.drawing.draw_law import DrawLaw, draw_law
+from wam_jax.data.drawing.draws import DrawTable
+from wam_jax.data.drawing.routing import objectives_of
+from wam_jax.data.drawing.samplers import Replacement, RoutedReplacement, Sampler, ShuffledEpochs, WeightedReplacement
+from wam_jax.data.drawing.weights import row_weights
 from wam_jax.data.pipeline import endless, prepared
-from wam_jax.data.planner import BucketPlanner, Planner, UpdateShape, draws_per_epoch, validation_draws
-from wam_jax.data.routing import objectives_of
-from wam_jax.data.sample_text import text_lengths
-from wam_jax.data.samplers import Replacement, RoutedReplacement, Sampler, ShuffledEpochs, WeightedReplacement
-from wam_jax.data.samples import SampleReader
-from wam_jax.data.shapes import row_constants
-from wam_jax.data.splits import split_episodes
-from wam_jax.data.store import Store
+from wam_jax.data.storage.index import ABSENT
+from wam_jax.data.storage.mixture import Mixture
+from wam_jax.data.storage.splits import split_episodes
+from wam_jax.data.storage.store import Store
 from wam_jax.data.transport import RowBatch
-from wam_jax.data.weights import row_weights
 from wam_jax.keys import Phase
 from wam_jax.sequence import Objective
 

@@ -24,8 +24,8 @@ from tempfile import TemporaryDirectory
 from tqdm import tqdm
 
 from wam_jax import cli
-from wam_jax.data.codec import GROUP, KltCodec, codec_from_bytes
-from wam_jax.data.manifest import PAYLOAD_FORMATS
+from wam_jax.data.encoders.codec import GROUP, KltCodec, codec_from_bytes
+from wam_jax.data.encoders.text import HashedWordEncoder
 from wam_jax.data.recording.branches import Branch, BranchRequest, record_all_branches
 from wam_jax.data.recording.encode import fit_to, write_branches, write_recordings
 from wam_jax.data.recording.provenance import branch_provenance, provenance_of
@@ -34,8 +34,8 @@ from wam_jax.data.recording.schedule import Request, last_of_each_task, record_a
 from wam_jax.data.recording.simulator import known_tasks
 from wam_jax.data.recording.spool import Spooled
 from wam_jax.data.recording.tasks import DEFAULT_TASKS
-from wam_jax.data.text import HashedWordEncoder
-from wam_jax.data.writer import StoreWriter
+from wam_jax.data.storage.manifest import PAYLOAD_FORMATS
+from wam_jax.data.storage.writer import StoreWriter
 from wam_jax.errors import InputError
 
 

@@ -9,7 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from wam_jax.config import Config
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.data.transport import RowBatch
 from wam_jax.training.mesh import AXES, replicated
 from wam_jax.training.optimizer import make_optimizer

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from wam_jax.config import Config
 from wam_jax.config.validate import validate
 from wam_jax.data.batching.rungs import token_slots
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.errors import InputError
 from wam_jax.planning.abstract import AbstractRun, abstract_run
 from wam_jax.planning.memory import Memory, device_bytes, memory_of

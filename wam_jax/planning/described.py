@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from wam_jax.data.fields import BY_NAME
-from wam_jax.data.index import Index, index_table
 from wam_jax.data.jsonio import from_json
-from wam_jax.data.manifest import SCHEMA, Dims, EncoderRecord, Manifest, PayloadRecord, TextRecord
-from wam_jax.data.store import Store
-from wam_jax.data.units import Units
-from wam_jax.data.validate import check_index
+from wam_jax.data.storage.fields import BY_NAME
+from wam_jax.data.storage.index import Index, index_table
+from wam_jax.data.storage.manifest import SCHEMA, Dims, EncoderRecord, Manifest, PayloadRecord, TextRecord
+from wam_jax.data.storage.store import Store
+from wam_jax.data.storage.units import Units
+from wam_jax.data.storage.validate import check_index
 from wam_jax.errors import InputError
 
 _REQUIRED = tuple(name for name, known in BY_NAME.items() if not known.optional)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from wam_jax.config import Config
 from wam_jax.data.batching.rungs import token_slots
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.planning.abstract import AbstractRun, abstract_run
 from wam_jax.planning.collectives import Collective, merged
 from wam_jax.planning.compiling import Compiled, compile_program

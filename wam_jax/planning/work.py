@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from wam_jax.data.counts import real_tokens
+from wam_jax.data.batching.counts import real_tokens
 from wam_jax.planning.abstract import AbstractRun
 from wam_jax.planning.tracing import matmul_flops
 from wam_kernels import TileLists

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wam_jax.config.schema import Config, DataConfig
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.errors import InputError
 from wam_jax.training import environment
 from wam_jax.training.locate import CheckpointRef, Json

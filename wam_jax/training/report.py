@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from wam_jax.data.counts import STREAMS
+from wam_jax.data.batching.counts import STREAMS
 from wam_jax.training.locate import Json
 from wam_jax.training.metrics import Row
 from wam_jax.training.record import replace_text

@@ -8,7 +8,7 @@ import numpy as np
 from wam_jax.config.modes import in_mode
 from wam_jax.config.schema import Config
 from wam_jax.data.batching.rungs import needed_rung
-from wam_jax.data.draws import DrawTable, concatenate
+from wam_jax.data.drawing.draws import DrawTable, concatenate
 from wam_jax.data.loader import TrainData
 from wam_jax.data.transport import RowBatch
 from wam_jax.tracing.samples import Draw

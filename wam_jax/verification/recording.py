@@ -17,7 +17,7 @@ import numpy as np
 
 from wam_jax.data.files import new_directory
 from wam_jax.data.jsonio import from_json
-from wam_jax.data.tensorio import TensorFile, encode_tensors
+from wam_jax.data.storage.tensorio import TensorFile, encode_tensors
 from wam_jax.errors import InputError
 from wam_jax.policies.base import Params
 from wam_jax.tracing.samples import Draw, Part

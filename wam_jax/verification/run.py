@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from wam_jax.config.schema import Config
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.errors import InputError
 from wam_jax.tracing.differences import Difference, differences
 from wam_jax.tracing.samples import Draw, Part

@@ -12,7 +12,7 @@ from jax.sharding import AxisType
 
 from wam_jax.config.schema import Config
 from wam_jax.data.loader import TrainData
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 from wam_jax.data.transport import RowBatch
 from wam_jax.policies.base import Params
 from wam_jax.policies.dual_expert import DualExpertPolicy

@@ -14,11 +14,11 @@ from tests.data.indexes import equal, make_index, make_law
 from tests.support.runs import tiny_config
 from wam_jax.config.schema import BatchingConfig
 from wam_jax.data.batching.costs import sample_tokens
+from wam_jax.data.batching.counts import count_tokens
 from wam_jax.data.batching.modes import check_budget, make_planner, training_shapes
+from wam_jax.data.batching.planner import UpdateShape, draws_per_epoch
 from wam_jax.data.batching.rungs import holds, needed_rung
-from wam_jax.data.counts import count_tokens
-from wam_jax.data.planner import UpdateShape, draws_per_epoch
-from wam_jax.data.samplers import Replacement, ShuffledEpochs
+from wam_jax.data.drawing.samplers import Replacement, ShuffledEpochs
 from wam_jax.errors import InputError
 from wam_jax.keys import Phase
 from wam_jax.sequence.layout import RowConstants

@@ -10,11 +10,11 @@ from tests.data.indexes import equal, make_index, make_law
 from tests.support.runs import tiny_config
 from wam_jax.config.schema import BatchingConfig
 from wam_jax.data.batching.modes import make_planner
-from wam_jax.data.draw_law import DrawLaw
-from wam_jax.data.draws import DrawTable, concatenate
-from wam_jax.data.planner import Planner, UpdateShape, draws_per_epoch
-from wam_jax.data.samplers import Replacement, RoutedReplacement, ShuffledEpochs, WeightedReplacement, stretches
-from wam_jax.data.weights import row_weights
+from wam_jax.data.batching.planner import Planner, UpdateShape, draws_per_epoch
+from wam_jax.data.drawing.draw_law import DrawLaw
+from wam_jax.data.drawing.draws import DrawTable, concatenate
+from wam_jax.data.drawing.samplers import Replacement, RoutedReplacement, ShuffledEpochs, WeightedReplacement, stretches
+from wam_jax.data.drawing.weights import row_weights
 from wam_jax.keys import Phase
 from wam_jax.sequence.layout import RowConstants
 

@@ -12,8 +12,8 @@ import numpy as np
 from etils import epath
 
 from wam_jax.data import convert
-from wam_jax.data.codec import GROUP, KltCodec
-from wam_jax.data.manifest import EncoderRecord
+from wam_jax.data.encoders.codec import GROUP, KltCodec
+from wam_jax.data.storage.manifest import EncoderRecord
 
 PATCH, CHANNELS = 8, 6
 

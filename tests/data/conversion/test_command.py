@@ -12,12 +12,12 @@ import pytest
 from tests.data.conversion.commands import run, write_npz
 from tests.data.conversion.robots import SENTENCES, record, write_lerobot
 from wam_jax.data import convert
-from wam_jax.data.codec import codec_of
 from wam_jax.data.conversion import publish
 from wam_jax.data.conversion.run import HOPELESS
-from wam_jax.data.normalisation import normalisation_of
-from wam_jax.data.splits import split_episodes
-from wam_jax.data.store import open_store
+from wam_jax.data.encoders.codec import codec_of
+from wam_jax.data.storage.normalisation import normalisation_of
+from wam_jax.data.storage.splits import split_episodes
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 ROBOTS = [record(number) for number in range(5)]

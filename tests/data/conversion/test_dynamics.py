@@ -8,8 +8,8 @@ import pytest
 from tests.data.conversion.commands import run
 from tests.data.conversion.torch_files import save_torch
 from wam_jax.data.conversion.dynamics import SCHEMA
-from wam_jax.data.splits import split_episodes
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.splits import split_episodes
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 T, C, A = 4, 48, 4

@@ -9,9 +9,9 @@ import safetensors.numpy
 
 from tests.data.conversion.commands import MEANS, codec_file, run, small_codec, write_npz
 from tests.data.conversion.robots import record
-from wam_jax.data.codec import pad_frames
 from wam_jax.data.conversion.arrays import read_npz, read_safetensors
-from wam_jax.data.store import open_store
+from wam_jax.data.encoders.codec import pad_frames
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 ROBOT = record(1)

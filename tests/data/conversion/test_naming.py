@@ -9,7 +9,7 @@ import pytest
 
 from wam_jax.data.conversion.content import Listed
 from wam_jax.data.conversion.naming import list_episodes
-from wam_jax.data.splits import hashed_split
+from wam_jax.data.storage.splits import hashed_split
 from wam_jax.errors import InputError
 
 ITEM = Listed(id="", task="t", instruction="do t", fps=1.0, raw_frames=None, place=None, source="s")

@@ -13,7 +13,7 @@ from tests.data.conversion.commands import codec_file, run
 from tests.data.conversion.robots import record, write_lerobot
 from wam_jax.data.conversion import work
 from wam_jax.data.conversion.spool import open_spool, spool_of
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 ROBOTS = [record(number) for number in range(6)]

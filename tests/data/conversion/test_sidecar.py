@@ -11,9 +11,9 @@ from tests.data.conversion.commands import run
 from tests.data.conversion.robots import record
 from tests.data.conversion.sidecars import CAMERAS, TEXT, latents_of, payload, text_of, write_repository
 from tests.data.conversion.torch_files import archive, save_torch
-from wam_jax.data.actions import fill_first_group
+from wam_jax.data.construction.actions import fill_first_group
 from wam_jax.data.conversion.sidecar import sampled_frames
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 ROBOT = record(0, raw_frames=17)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from wam_jax.data.conversion.texts import given_text, open_text
-from wam_jax.data.text import HashedWordEncoder, record_of
-from wam_jax.data.text_cache import write_text_cache
+from wam_jax.data.encoders.text import HashedWordEncoder, record_of
+from wam_jax.data.storage.text_cache import write_text_cache
 from wam_jax.errors import InputError
 
 EMPTY = np.ones((2, 3), np.float32)

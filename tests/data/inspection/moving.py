@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.stores import tiny_encoder
-from wam_jax.data.assemble import assemble_sample
-from wam_jax.data.store import Store, open_store
-from wam_jax.data.text import HashedWordEncoder
-from wam_jax.data.units import Units
-from wam_jax.data.writer import Episode, StoreWriter
+from wam_jax.data.construction.assemble import assemble_sample
+from wam_jax.data.encoders.text import HashedWordEncoder
+from wam_jax.data.storage.store import Store, open_store
+from wam_jax.data.storage.units import Units
+from wam_jax.data.storage.writer import Episode, StoreWriter
 
 UNITS = Units(actions_per_frame=4, temporal_stride=4)
 

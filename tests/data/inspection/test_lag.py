@@ -5,7 +5,7 @@ import pytest
 
 from tests.data.inspection.moving import UNITS, moving
 from wam_jax.data.inspection.lag import MAX_LAG, LagEstimator
-from wam_jax.data.units import Units
+from wam_jax.data.storage.units import Units
 
 
 def estimate(units=UNITS, **how):

@@ -6,9 +6,9 @@ import pytest
 
 from tests.data.inspection.moving import moving, write_moving
 from wam_jax.data import inspect
-from wam_jax.data.codec import codec_of
+from wam_jax.data.encoders.codec import codec_of
 from wam_jax.data.inspection.picture import SHOWN, draw_episode, false_colours, find_episode, strip
-from wam_jax.data.store import open_store
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 

@@ -6,7 +6,7 @@ work are no part of it.
 
 import numpy as np
 
-from wam_jax.data.draws import DrawTable
+from wam_jax.data.drawing.draws import DrawTable
 from wam_jax.sequence.layout import RowConstants
 from wam_jax.sequence.tiling import round_up
 

@@ -16,15 +16,15 @@ import numpy as np
 
 from wam_jax.config.schema import BatchingConfig
 from wam_jax.data.batching.costs import claimed_slots
+from wam_jax.data.batching.counts import TokenCounts, allocated_slots, real_tokens
+from wam_jax.data.batching.planner import BucketPlanner, Planner, StreamPlanner, UpdateShape
 from wam_jax.data.batching.pools import effective_pool
 from wam_jax.data.batching.rungs import Ladder, choose_ladder, needed_rung
 from wam_jax.data.batching.seating import Balanced, Budgeted, Dealt, Seating
-from wam_jax.data.counts import TokenCounts, allocated_slots, real_tokens
-from wam_jax.data.draw_law import DrawLaw
-from wam_jax.data.draws import DrawTable
-from wam_jax.data.planner import BucketPlanner, Planner, StreamPlanner, UpdateShape
-from wam_jax.data.samplers import Sampler
-from wam_jax.data.shapes import budget_rung, top_rung
+from wam_jax.data.batching.shapes import budget_rung, top_rung
+from wam_jax.data.drawing.draw_law import DrawLaw
+from wam_jax.data.drawing.draws import DrawTable
+from wam_jax.data.drawing.samplers import Sampler
 from wam_jax.errors import InputError
 from wam_jax.sequence.layout import RowConstants
 from wam_jax.sequence.rung import Rung

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wam_jax.data.batching.costs import buffer_frames
-from wam_jax.data.draws import DrawTable
+from wam_jax.data.drawing.draws import DrawTable
 from wam_jax.errors import InputError
 from wam_jax.sequence.layout import RowConstants
 from wam_jax.sequence.rung import Rung, most_runs

@@ -12,7 +12,7 @@ import numpy as np
 from wam_jax.data.batching.costs import sample_slots
 from wam_jax.data.batching.dealing import balanced, deal_packs, in_order
 from wam_jax.data.batching.packing import Packer, even_packs, pack
-from wam_jax.data.draws import DrawTable
+from wam_jax.data.drawing.draws import DrawTable
 from wam_jax.sequence.layout import RowConstants
 
 EMPTY = -1

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.units import Units
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.units import Units
 
 STRIDE = 4
 """Raw frames per latent frame after the first: `wan_causal_stride4`."""

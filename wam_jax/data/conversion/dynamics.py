@@ -25,8 +25,8 @@ from wam_jax.data.conversion.paths import inside, local_copy
 from wam_jax.data.conversion.sidecar import default_record
 from wam_jax.data.conversion.torch_file import TorchFile, read_torch
 from wam_jax.data.conversion.torch_pickle import TensorRecord
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.units import Units
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.units import Units
 from wam_jax.errors import InputError
 
 MANIFEST, ROWS = "manifest.json", "metadata/encoded_transitions.jsonl"

@@ -23,11 +23,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from wam_jax.data.actions import anchors, num_latent_frames
-from wam_jax.data.codec import codec_from_bytes, codec_of, pad_frames
+from wam_jax.data.construction.actions import anchors, num_latent_frames
 from wam_jax.data.conversion.content import STRIDE
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.store import open_store
+from wam_jax.data.encoders.codec import codec_from_bytes, codec_of, pad_frames
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 STAND_IN, CODEC = "stand-in", "codec:"

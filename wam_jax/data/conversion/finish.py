@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wam_jax.data.assemble import assemble_sample
+from wam_jax.data.construction.assemble import assemble_sample
 from wam_jax.data.conversion.content import Content
 from wam_jax.data.conversion.encoders import LatentEncoder, encode_video
-from wam_jax.data.manifest import SCHEMA, Dims, EncoderRecord, Manifest, PayloadRecord
-from wam_jax.data.normalisation import Normalisation
-from wam_jax.data.units import Units
-from wam_jax.data.validate import validate_sample
+from wam_jax.data.storage.manifest import SCHEMA, Dims, EncoderRecord, Manifest, PayloadRecord
+from wam_jax.data.storage.normalisation import Normalisation
+from wam_jax.data.storage.units import Units
+from wam_jax.data.storage.validate import validate_sample
 from wam_jax.errors import InputError
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from wam_jax.data.codec_fit import fit_codec
 from wam_jax.data.conversion.content import Listed, Source
 from wam_jax.data.conversion.options import Options
-from wam_jax.data.normalisation import FIELDS, Normalisation, fit_normalisation, read_limits
+from wam_jax.data.encoders.codec_fit import fit_codec
+from wam_jax.data.storage.normalisation import FIELDS, Normalisation, fit_normalisation, read_limits
 from wam_jax.errors import InputError
 
 MAX_EPISODES = 64

@@ -23,8 +23,8 @@ from wam_jax.data.conversion.lerobot_meta import json_lines
 from wam_jax.data.conversion.paths import files_below, local_copy
 from wam_jax.data.conversion.sidecar import default_record
 from wam_jax.data.conversion.timeline import Timeline
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.units import Units
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.units import Units
 from wam_jax.errors import InputError
 
 ABOUT = "episodes.jsonl"

@@ -15,8 +15,8 @@ from wam_jax.data.conversion.paths import local_copy
 from wam_jax.data.conversion.rows import episode_rows, matrix
 from wam_jax.data.conversion.timeline import Timeline
 from wam_jax.data.conversion.video import Fit, Span, read_frames, read_image
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.units import Units
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.units import Units
 from wam_jax.errors import InputError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from wam_jax.data.conversion.content import Listed, Source
 from wam_jax.data.conversion.options import Options
-from wam_jax.data.splits import hashed_split, held_out
+from wam_jax.data.storage.splits import hashed_split, held_out
 from wam_jax.errors import InputError
 
 

@@ -11,9 +11,9 @@ from wam_jax.data.conversion.encoders import CHOICES
 from wam_jax.data.conversion.texts import STAND_IN
 from wam_jax.data.conversion.timeline import ActionRows
 from wam_jax.data.conversion.video import Fit
-from wam_jax.data.manifest import PAYLOAD_FORMATS
-from wam_jax.data.normalisation import Mode
-from wam_jax.data.splits import DEFAULT_VALIDATION_FRACTION
+from wam_jax.data.storage.manifest import PAYLOAD_FORMATS
+from wam_jax.data.storage.normalisation import Mode
+from wam_jax.data.storage.splits import DEFAULT_VALIDATION_FRACTION
 from wam_jax.errors import InputError
 
 LAYOUTS = ("auto", "lerobot", "sidecar", "dynamics", "folder")

@@ -14,10 +14,10 @@ from wam_jax.data.conversion.content import Listed
 from wam_jax.data.conversion.report import Skipped
 from wam_jax.data.conversion.spool import Spool
 from wam_jax.data.conversion.work import TEXT
-from wam_jax.data.manifest import EncoderRecord, Manifest
-from wam_jax.data.tensorio import TensorFile, decode_tensors
-from wam_jax.data.text import TextEncoder
-from wam_jax.data.writer import Episode, StoreWriter
+from wam_jax.data.encoders.text import TextEncoder
+from wam_jax.data.storage.manifest import EncoderRecord, Manifest
+from wam_jax.data.storage.tensorio import TensorFile, decode_tensors
+from wam_jax.data.storage.writer import Episode, StoreWriter
 from wam_jax.errors import InputError
 
 

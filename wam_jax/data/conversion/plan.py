@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from wam_jax.data.codec import codec_from_bytes
 from wam_jax.data.conversion.content import Listed, Source
 from wam_jax.data.conversion.encoders import CHOICES, STAND_IN, EncoderChoice, choose
 from wam_jax.data.conversion.finish import Recipe, finish
@@ -20,8 +19,9 @@ from wam_jax.data.conversion.report import Report, Skipped
 from wam_jax.data.conversion.sources import open_source
 from wam_jax.data.conversion.texts import SOURCE, open_text
 from wam_jax.data.conversion.texts import STAND_IN as STAND_IN_TEXT
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.normalisation import Normalisation
+from wam_jax.data.encoders.codec import codec_from_bytes
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.normalisation import Normalisation
 from wam_jax.errors import InputError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from etils import epath
 
 from wam_jax.data.files import is_remote, new_directory, sync
-from wam_jax.data.store import MANIFEST
+from wam_jax.data.storage.store import MANIFEST
 from wam_jax.errors import InputError
 
 

@@ -24,11 +24,11 @@ from wam_jax.data.conversion.report import Report, Skipped, counted
 from wam_jax.data.conversion.spool import Spool, open_spool, spool_of
 from wam_jax.data.conversion.texts import SOURCE, given_text, open_text
 from wam_jax.data.conversion.work import Job, run_all
+from wam_jax.data.encoders.text import TextEncoder
 from wam_jax.data.files import is_remote
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.normalisation import FIELDS, KEY, read_normalisation
-from wam_jax.data.store import open_store
-from wam_jax.data.text import TextEncoder
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.normalisation import FIELDS, KEY, read_normalisation
+from wam_jax.data.storage.store import open_store
 from wam_jax.errors import InputError
 
 HOPELESS = 20

@@ -23,8 +23,8 @@ from wam_jax.data.conversion.paths import directories_with, local_copy
 from wam_jax.data.conversion.payload import LatentPayload, open_payload, read_text
 from wam_jax.data.conversion.rows import episode_rows, matrix
 from wam_jax.data.conversion.timeline import Timeline
-from wam_jax.data.manifest import EncoderRecord
-from wam_jax.data.units import Units
+from wam_jax.data.storage.manifest import EncoderRecord
+from wam_jax.data.storage.units import Units
 from wam_jax.errors import InputError
 
 _WINDOW = re.compile(r"episode_(\d{6,9})_(\d{1,9})_(\d{1,9})\.pth")

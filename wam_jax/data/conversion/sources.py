@@ -18,7 +18,7 @@ from wam_jax.data.conversion.paths import directories_with, files_below
 from wam_jax.data.conversion.sidecar import SideCar
 from wam_jax.data.conversion.timeline import Timeline
 from wam_jax.data.jsonio import from_json
-from wam_jax.data.manifest import EncoderRecord
+from wam_jax.data.storage.manifest import EncoderRecord
 from wam_jax.errors import InputError
 
 _COLUMNS, _ARRAYS = ("action", "observation.state"), ("actions", "states")

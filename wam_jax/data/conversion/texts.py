@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from etils import epath
 
-from wam_jax.data.text import EMPTY_PROMPT, HashedWordEncoder, TextEncoder, pad_tokens
-from wam_jax.data.text_cache import CachedTextEncoder
+from wam_jax.data.encoders.text import EMPTY_PROMPT, HashedWordEncoder, TextEncoder, pad_tokens
+from wam_jax.data.storage.text_cache import CachedTextEncoder
 from wam_jax.errors import InputError
 
 NONE, STAND_IN, SOURCE = "none", "stand-in", "source"

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from wam_jax.data.conversion.content import STRIDE
-from wam_jax.data.units import Units
+from wam_jax.data.storage.units import Units
 from wam_jax.errors import InputError
 
 ActionRows = Literal["all", "sampled"]

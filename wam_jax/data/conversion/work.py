@@ -19,7 +19,7 @@ from wam_jax.data.conversion.content import Listed, Source
 from wam_jax.data.conversion.encoders import EncoderChoice, LatentEncoder
 from wam_jax.data.conversion.finish import Recipe, finish
 from wam_jax.data.conversion.spool import Spool
-from wam_jax.data.tensorio import encode_tensors
+from wam_jax.data.storage.tensorio import encode_tensors
 from wam_jax.errors import InputError
 
 TEXT = "text"

@@ -13,8 +13,8 @@ import numpy as np
 
 from wam_jax.data.inspection.lag import MAX_LAG, Lag
 from wam_jax.data.inspection.traits import FEW, ActionTraits, Traits
-from wam_jax.data.splits import hashed_split
-from wam_jax.data.store import Store
+from wam_jax.data.storage.splits import hashed_split
+from wam_jax.data.storage.store import Store
 
 CLIPPED = 0.1
 """Share of values at the ends of a dimension's range that is called clipped."""

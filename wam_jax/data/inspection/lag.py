@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wam_jax.data.units import Units
+from wam_jax.data.storage.units import Units
 
 MAX_LAG = 8
 MIN_STEPS = 40

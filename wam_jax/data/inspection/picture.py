@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wam_jax.data.actions import anchors
-from wam_jax.data.codec import codec_of
-from wam_jax.data.store import Store
+from wam_jax.data.construction.actions import anchors
+from wam_jax.data.encoders.codec import codec_of
+from wam_jax.data.storage.store import Store
 from wam_jax.errors import InputError
 
 SHOWN = 10

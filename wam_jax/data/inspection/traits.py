@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wam_jax.data.inspection.lag import LagEstimator
-from wam_jax.data.store import Store
+from wam_jax.data.storage.store import Store
 
 FEW = 4
 """Distinct values of a dimension that is rather a switch than a scale."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wam_jax.data.codec import GROUP
+from wam_jax.data.encoders.codec import GROUP
 from wam_jax.data.recording.fork import Fork, record_branches
 from wam_jax.data.recording.rollout import Recording
 from wam_jax.data.recording.spool import Spooled, spool

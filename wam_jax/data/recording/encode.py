@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from wam_jax.data.actions import anchors
-from wam_jax.data.assemble import assemble_sample
-from wam_jax.data.codec import GROUP, KltCodec, pad_frames, psnr
-from wam_jax.data.codec_fit import fit_codec
+from wam_jax.data.construction.actions import anchors
+from wam_jax.data.construction.assemble import assemble_sample
+from wam_jax.data.encoders.codec import GROUP, KltCodec, pad_frames, psnr
+from wam_jax.data.encoders.codec_fit import fit_codec
 from wam_jax.data.recording.branches import Branch
 from wam_jax.data.recording.rollout import Recording
 from wam_jax.data.recording.simulator import FPS
 from wam_jax.data.recording.spool import Spooled
 from wam_jax.data.recording.tasks import instruction_of
-from wam_jax.data.units import Units
-from wam_jax.data.writer import Episode, StoreWriter
+from wam_jax.data.storage.units import Units
+from wam_jax.data.storage.writer import Episode, StoreWriter
 
 SOURCE = "metaworld"
 BRANCH_SOURCE = "counterfactual_dynamics"

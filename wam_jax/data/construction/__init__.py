@@ -1,0 +1,1 @@
+"""From an episode's arrays to those of a sample."""

@@ -1,0 +1,1 @@
+"""The interfaces of video and text encoders, and stand-ins that need no weights."""

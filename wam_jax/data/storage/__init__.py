@@ -1,0 +1,1 @@
+"""Trajectory stores: their format; reading, writing, checking, splitting and mixing them."""
