@@ -1,6 +1,7 @@
 """How a command reads its arguments, and how it ends.
 
-Exit codes: 0 done, 1 it ran and the answer is bad, 2 the input cannot be used, 130 interrupted.
+Exit codes: 0 done, 1 it ran and the answer is bad, 2 the input cannot be used, 130 interrupted. A command may have more
+(`wam_jax.train` has 3: an update is not finite).
 """
 
 import argparse
