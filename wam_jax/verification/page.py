@@ -17,9 +17,10 @@ from wam_jax.verification.report import (
 from wam_jax.verification.run import ModeReport, Verification
 
 _STYLE = """
-body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; color: #1b1b1b; }
+body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 74rem; color: #1b1b1b; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; } td, th { padding: .1rem .5rem; white-space: nowrap; text-align: right; }
+table { border-collapse: collapse; font-size: 12.5px; }
+td, th { padding: .1rem .4rem; white-space: nowrap; text-align: right; }
 td:first-child, th:first-child { text-align: left; font-family: ui-monospace, monospace; }
 .exact { color: #2b6cb0; } .within { color: #2f855a; } .diverged, .failed { color: #c53030; font-weight: 600; }
 .first { background: #fed7d7; } .banner { padding: .8rem 1rem; border-radius: .4rem; background: #e6fffa; }
