@@ -45,8 +45,8 @@ def test_another_size_is_infinitely_far():
 def test_the_gate_of_float32():
     measured = {A: Error(1e-5, 2e-5), B: Error(1e-9, 1e-9), C: Error(1e-5, 1e-5)}
     allowed = gates.gates(measured, None)
-    assert allowed[A] == pytest.approx((FLOAT32_FACTOR * 1e-5, FLOAT32_FACTOR * 2e-5))
-    assert allowed[B] == pytest.approx((FLOAT32_FACTOR * 1e-5, FLOAT32_FACTOR * 1e-5))
+    assert allowed[A] == allowed[B] == pytest.approx((FLOAT32_FACTOR * 1e-5, FLOAT32_FACTOR * 2e-5))
+    assert allowed[C].relative == allowed[A].relative
     assert gates.gates({A: Error(0.0, 0.0)}, None)[A].relative == FLOAT32_FACTOR * LEAST_ERROR
 
 
@@ -62,10 +62,10 @@ def test_the_gate_of_half_precision():
     assert allowed == pytest.approx((HALF_FACTOR * 1e-2 + least, HALF_FACTOR * 3e-2 + least))
 
 
-def _check(found, *, half=False, **allowed):
+def _check(found, *, largest=False, **allowed):
     reference = _items(a=1.0, b=1.0, c=1.0)
     return gates.check(
-        "x", _items(**found), reference, {Item(DRAW, n): Error(*g) for n, g in allowed.items()}, half=half
+        "x", _items(**found), reference, {Item(DRAW, n): Error(*g) for n, g in allowed.items()}, largest=largest
     )
 
 
@@ -88,8 +88,14 @@ def test_what_rounding_decides_is_not_judged_but_named():
 def test_the_largest_difference_counts_in_half_precision_only():
     narrow = GATES | {"b": (1e-2, 1e-5)}
     assert _check({"a": 1.0, "b": 1.001, "c": 1.0}, **narrow).passed
-    found = _check({"a": 1.0, "b": 1.001, "c": 1.0}, half=True, **narrow)
+    found = _check({"a": 1.0, "b": 1.001, "c": 1.0}, largest=True, **narrow)
     assert (found.passed, found.gate) == (False, {"relative": 1e-2, "largest": 1e-5})
+
+
+def test_a_kind_that_rounding_decides_leaves_the_other():
+    wide = GATES | {"b": (1e-4, 1.5)}
+    found = _check({"a": 1.0, "b": 1.001, "c": 1.0}, largest=True, **wide)
+    assert (found.passed, found.worst, found.gate) == (False, B, {"relative": 1e-4})
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])

@@ -2,14 +2,14 @@
 
 What is compared falls into items: a draw's prediction, a loss of a draw, one parameter's gradient. An item's error is
 the norm of the difference over the norm of the reference; where that may be zero, over at least 1e-6 of the norm of all
-items of the draw. In half precision the largest difference is held against the largest value as well.
+items of the draw. In half precision the largest difference is held against the largest value as well, but of updates.
 
 How large an error may be is not guessed but measured, item by item, on draws alone: `FLOAT32_FACTOR` times what
 rounding to float32 costs against float64 (at least `LEAST_ERROR`), and in half precision `HALF_FACTOR` times what that
-costs on top. An item that got off lightly by chance is taken to cost what the median item does; of the update what the
-worst does, since Adam makes a whole step of any gradient, also of one that is next to nothing, and how many such
-elements change sides is luck. Where a gate would reach 1, the size of the reference itself, rounding alone decides, and
-the item is named as not judged.
+costs on top. An item that got off lightly by chance is taken to cost what the median item does. Largest differences,
+which hang on one value, are taken to cost what the worst of them does. So are updates, since Adam makes a whole step of
+any gradient, also of one that is next to nothing, and how many such elements change sides is luck. Where a gate would
+reach 1, the size of the reference itself, rounding alone decides, and the item is named as not judged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,7 +63,7 @@ class Check:
         passed: whether every item that is judged is within its gate.
         worst: the item that comes closest to its gate, or is furthest beyond it; None if none is judged.
         error: of the worst item.
-        gate: what its errors may be; `largest` in half precision only.
+        gate: what those of its errors may be that are judged.
         ratio: of the error to the gate.
         items: how many there are.
         unjudged: those that rounding alone decides.
@@ -130,37 +130,43 @@ def gates(float32: Errors, half: Errors | None, *, least: Least = "median") -> E
     Args:
         float32: of draws alone in float32, against float64.
         half: of draws alone in half precision, against the reference; None where float32 is verified.
-        least: no item is taken to cost less than the median one, or than the worst that can be judged.
+        least: no item's norm is taken to cost less than the median one, or than the worst that can be judged; its
+            largest difference always than the worst.
     """
-    of_half = None if half is None else np.array(list(half.values()))
-    allowed = tensor_gates(np.array(list(float32.values())), of_half, least=least)
-    return {item: Error(*pair) for item, pair in zip(float32, allowed.tolist(), strict=True)}
+    pairs = [np.array(list(errors.values())).T for errors in (float32, half) if errors is not None]
+    laws: tuple[Least, Least] = (least, "worst")
+    columns = [tensor_gates(*(pair[kind] for pair in pairs), least=law) for kind, law in enumerate(laws)]
+    return {item: Error(*pair) for item, pair in zip(float32, np.stack(columns, 1).tolist(), strict=True)}
 
 
-def tensor_gates(float32: np.ndarray, half: np.ndarray | None, *, least: Least = "median") -> np.ndarray:
-    """The same along the first axis of arrays."""
+def tensor_gates(float32: np.ndarray, half: np.ndarray | None = None, *, least: Least = "median") -> np.ndarray:
+    """The same of one kind of error: float64[items]."""
     allowed = FLOAT32_FACTOR * np.maximum(_at_least(float32, least, FLOAT32_FACTOR), LEAST_ERROR)
     return allowed if half is None else allowed + HALF_FACTOR * _at_least(half, least, HALF_FACTOR)
 
 
-def check(quantity: str, found: Items, reference: Items, allowed: Errors, *, half: bool) -> Check:
-    """One quantity of a mode against the reference; the largest difference is judged in half precision only."""
-    error, kinds = errors(found, reference), ("relative", "largest") if half else ("relative",)
+def check(quantity: str, found: Items, reference: Items, allowed: Errors, *, largest: bool) -> Check:
+    """One quantity of a mode against the reference; by norm, and if asked by the largest difference too."""
+    error = errors(found, reference)
+    kinds = {
+        item: [kind for kind in ("relative", "largest")[: 1 + largest] if getattr(allowed[item], kind) < 1]
+        for item in error
+    }
+    judged = [item for item in error if kinds[item]]
 
     def ratio(item: Item) -> float:
-        return max(getattr(error[item], kind) / getattr(allowed[item], kind) for kind in kinds)
+        return max(getattr(error[item], kind) / getattr(allowed[item], kind) for kind in kinds[item])
 
-    judged = [item for item in error if all(getattr(allowed[item], kind) < 1 for kind in kinds)]
     worst = max(judged, key=ratio, default=None)
     return Check(
         quantity=quantity,
         passed=worst is None or ratio(worst) <= 1,
         worst=worst,
         error=error[worst] if worst else Error(0.0, 0.0),
-        gate={kind: getattr(allowed[worst], kind) for kind in kinds} if worst else {},
+        gate={kind: getattr(allowed[worst], kind) for kind in kinds[worst]} if worst else {},
         ratio=ratio(worst) if worst else 0.0,
         items=len(error),
-        unjudged=[item for item in error if item not in set(judged)],
+        unjudged=[item for item in error if not kinds[item]],
         differing=count_differing(found, reference),
     )
 

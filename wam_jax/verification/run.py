@@ -215,7 +215,8 @@ class Verifier:
             float32 = gates.errors(alone["float32"][name], alone["float64"][name])
             own = None if precision == "float32" else self._half_errors(name, against)
             allowed = gates.gates(float32, own, least="worst" if name == "update" else "median")
-            checks.append(gates.check(name, found[name], items, allowed, half=own is not None))
+            largest = own is not None and name != "update"  # One value of an update that changes sides is off by 2.
+            checks.append(gates.check(name, found[name], items, allowed, largest=largest))
         if self.subject.config.numerics.batch_invariant and against == "independent":
             checks.append(gates.check_bits(found, self._alone_as_trained))
         return checks
