@@ -50,6 +50,12 @@ def test_the_gate_of_float32():
     assert gates.gates({A: Error(0.0, 0.0)}, None)[A].relative == FLOAT32_FACTOR * LEAST_ERROR
 
 
+def test_no_item_costs_less_than_the_worst_in_half_precision():
+    none = {A: Error(0.0, 0.0), B: Error(0.0, 0.0), C: Error(0.0, 0.0)}
+    allowed = gates.gates(none, {A: Error(1e-2, 1e-1), B: Error(1e-3, 1e-3), C: Error(0.7, 0.7)})
+    assert [allowed[item].relative for item in (A, B, C)] == pytest.approx([2e-2, 2e-2, 1.4], rel=1e-3)
+
+
 def test_no_item_of_an_update_costs_less_than_the_worst_that_is_judged():
     measured = {A: Error(1e-4, 1e-4), B: Error(1e-9, 1e-9), C: Error(0.3, 0.3)}
     allowed = gates.gates(measured, None, least="worst")
