@@ -52,6 +52,7 @@ def test_packed_updates_on_eight_devices_are_those_of_one(tmp_path: Path) -> Non
     check_collectives(results["packed"]["collectives"])
 
 
+@pytest.mark.slow
 def test_a_padded_run_moves_from_four_devices_to_any_other_topology(tmp_path: Path) -> None:
     names = (WHOLE, SAVED, "2x2 in halves", "1x2", "2x4")
     results = run(tmp_path, "padded", *names)["padded"]
