@@ -8,9 +8,9 @@ import pytest
 from tests.support.stores import write_tiny_store
 from wam_jax.data.encoders.codec import codec_of
 from wam_jax.data.files import file_size
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.recording.tasks import DEFAULT_TASKS
 from wam_jax.data.storage.store import open_store
-from wam_jax.data.storage.verify import find_problems
 
 LIMIT_BYTES = 5_800_000
 DEMONSTRATIONS = 60

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.storage.fields import FIELDS
 from wam_jax.data.storage.store import open_store
-from wam_jax.data.storage.verify import find_problems
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "data-format.md").read_text()
 

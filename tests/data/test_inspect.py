@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.stores import rewrite_episode, rewrite_index, write_tiny_store
 from wam_jax.data import inspect
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.storage.store import CODEC, open_store
-from wam_jax.data.storage.verify import find_problems
 from wam_jax.errors import InputError
 
 

@@ -9,13 +9,13 @@ import pytest
 from tests.data.recordings import branch_noise, record_noise
 from wam_jax.data import record
 from wam_jax.data.encoders.codec import codec_from_bytes, pad_frames
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.recording import camera, encode, provenance, simulator
 from wam_jax.data.recording.branches import record_all_branches
 from wam_jax.data.recording.rollout import record_episode
 from wam_jax.data.recording.schedule import Request, last_of_each_task, record_all
 from wam_jax.data.recording.tasks import DEFAULT_TASKS, instruction_of
 from wam_jax.data.storage.store import CODEC, open_store
-from wam_jax.data.storage.verify import find_problems
 from wam_jax.errors import InputError
 
 # Not by importing it: MuJoCo chooses its renderer then, and only the recorder asks for a headless one.

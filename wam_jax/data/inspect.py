@@ -22,10 +22,10 @@ from tqdm import tqdm
 from wam_jax import cli
 from wam_jax.data.inspection.findings import Finding, find
 from wam_jax.data.inspection.picture import draw_episode, find_episode
+from wam_jax.data.inspection.verify import find_problems, gather_sound
 from wam_jax.data.storage.mixture import open_mixture
 from wam_jax.data.storage.store import Store, open_store
 from wam_jax.data.storage.survey import Survey, lengths_of, splits_of, survey
-from wam_jax.data.storage.verify import find_problems, gather_sound
 from wam_jax.errors import InputError
 
 _BAR = 40

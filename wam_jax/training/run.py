@@ -14,9 +14,9 @@ from jax.sharding import Mesh, PartitionSpec
 from wam_jax.config import Config, LoadedConfig
 from wam_jax.data.batching.planner import BucketPlanner
 from wam_jax.data.encoders.codec import codec_of
+from wam_jax.data.inspection.verify import check_fingerprint, verify_episode
 from wam_jax.data.loader import TrainData
 from wam_jax.data.storage.store import Store
-from wam_jax.data.storage.verify import check_fingerprint, verify_episode
 from wam_jax.errors import InputError
 from wam_jax.model import model_config
 from wam_jax.policies.base import check_batching_mode

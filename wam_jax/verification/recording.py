@@ -29,7 +29,6 @@ from wam_jax.verification.subject import Subject
 _SUMMARY, _TENSORS = "recording.json", "tensors.safetensors"
 _FREE = (
     "name",
-    "workdir",
     "data.store",
     "data.num_workers",
     "data.prefetch",

@@ -10,8 +10,8 @@ from tests.data.conversion.robots import record, write_lerobot
 from tests.data.conversion.sidecars import TEXT, payload, write_repository
 from tests.data.conversion.test_dynamics import write_root
 from tests.data.conversion.torch_files import save_torch
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.storage.store import MANIFEST, open_store
-from wam_jax.data.storage.verify import find_problems
 from wam_jax.errors import InputError
 
 ROBOTS = [record(number) for number in range(2)]

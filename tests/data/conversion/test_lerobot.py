@@ -6,11 +6,11 @@ import pytest
 from tests.data.conversion.commands import PATCH, codec_file, run, small_codec
 from tests.data.conversion.robots import CAMERA, FPS, SIDE, record, seen, write_lerobot
 from wam_jax.data.encoders.codec import codec_of, pad_frames, psnr
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.recording.encode import encode_recording
 from wam_jax.data.recording.rollout import Recording
 from wam_jax.data.storage.splits import split_episodes
 from wam_jax.data.storage.store import open_store
-from wam_jax.data.storage.verify import find_problems
 
 ROBOTS = [record(number) for number in range(4)]
 SPLITS = {"train": "0:3", "validation": "3:4"}

@@ -13,8 +13,8 @@ from tests.data.conversion.robots import record, write_lerobot
 from tests.data.conversion.sidecars import payload, write_repository
 from wam_jax.data import convert
 from wam_jax.data.conversion import publish
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.storage.store import MANIFEST, open_store
-from wam_jax.data.storage.verify import find_problems
 from wam_jax.errors import InputError
 
 ROBOTS = [record(number) for number in range(2)]

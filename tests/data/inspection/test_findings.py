@@ -5,7 +5,7 @@ import pytest
 
 from tests.data.inspection.moving import moving, write_moving
 from wam_jax.data.inspection.findings import find
-from wam_jax.data.storage.verify import gather_sound
+from wam_jax.data.inspection.verify import gather_sound
 
 FIRST = range(5)
 

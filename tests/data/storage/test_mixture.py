@@ -9,11 +9,11 @@ import pytest
 from tests.support.stores import tiny_arrays, tiny_encoder, write_tiny_store
 from wam_jax.data import inspect
 from wam_jax.data.encoders.text import HashedWordEncoder
+from wam_jax.data.inspection.verify import check_fingerprint, verify_episode
 from wam_jax.data.storage.manifest import EncoderRecord
 from wam_jax.data.storage.mixture import Mixture, open_mixture
 from wam_jax.data.storage.splits import split_episodes
 from wam_jax.data.storage.store import open_store
-from wam_jax.data.storage.verify import check_fingerprint, verify_episode
 from wam_jax.data.storage.writer import Episode, StoreWriter
 from wam_jax.errors import InputError
 

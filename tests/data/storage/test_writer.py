@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.stores import tiny_arrays, tiny_encoder, write_tiny_store
 from wam_jax.data.encoders.text import HashedWordEncoder, record_of
+from wam_jax.data.inspection.verify import find_problems
 from wam_jax.data.storage.store import CODEC, MANIFEST, open_store
 from wam_jax.data.storage.text_cache import DESCRIPTION, VECTORS, CachedTextEncoder, write_text_cache
-from wam_jax.data.storage.verify import find_problems
 from wam_jax.data.storage.writer import Episode, StoreWriter
 from wam_jax.errors import InputError
 

@@ -1,1 +1,1 @@
-"""Looking at a store with a trainer's eyes: what is sound as data and hurts all the same."""
+"""Looking at a store: whether it keeps what the format promises, and what is sound and hurts training all the same."""
